@@ -19,7 +19,7 @@ SLOW = {  # below the root: a folder, a file, or the start of a test's name; wha
     "documents": "tests/test_code_blocks.py tests/test_documents.py tests/test_site.py",
     "processes": "tests/properties/test_faults.py tests/properties/test_fuzz.py tests/properties/test_hostile_files.py"
     " tests/properties/test_garbage.py tests/cli/test_monitor_command.py tests/cli/test_first_hour.py"
-    " tests/federated/test_engine.py",
+    " tests/federated/test_engine.py tests/formats/test_archive.py",
     "release": "tests/test_release.py tests/demo/test_demo.py tests/test_house.py::test_a_budget_is_kept[files",
     "simulations": "tests/properties/test_attacks.py tests/properties/test_evaluation_intervals.py"
     " tests/calibration/test_mask_promises.py::test_missed tests/calibration/test_mask_promises.py::test_of_the_trusted"

@@ -86,22 +86,22 @@ class Reading:
 
         Others that were told are refused: numbers would stand for something else than they did there.
         """
-        told = self
+        seen = self
         if measure is not None:
             if self.measure is not None and not self.measure.same_as(measure):
                 raise ValueError(
                     f"{_option(self.measure)} is asked for, but {whose} has {_option(measure)} ({measure}): leave it "
                     "out, and the one that is known is taken"
                 )
-            told = replace(told, window=measure.window, raw=measure.window is None)
+            seen = replace(seen, window=measure.window, raw=measure.window is None)
         if limits is not None:
             if self.limits is not None and tuple(self.limits) != tuple(limits):
                 raise ValueError(
                     f"--limits {_in_words(self.limits)} is asked for, but {whose} has the limits {_in_words(limits)}: "
                     "leave --limits out, and those are taken"
                 )
-            told = replace(told, limits=limits)
-        return told
+            seen = replace(seen, limits=limits)
+        return seen
 
 
 def _in_words(pair: tuple[float, float]) -> str:
@@ -224,8 +224,8 @@ def existing(path: FilePath, what: str) -> Path:
 def near(path: Path) -> str:
     """What lies beside a missing path and is called nearly so, as a question."""
     others = [x.name for x in path.absolute().parent.iterdir()] if path.absolute().parent.is_dir() else []
-    found = get_close_matches(path.name, others, n=1, cutoff=0.8)
-    return f" (did you mean {path.parent / found[0]}?)" if found else ""
+    close = get_close_matches(path.name, others, n=1, cutoff=0.8)
+    return f" (did you mean {path.parent / close[0]}?)" if close else ""
 
 
 # ---------------------------------------------------------------- one set of images
@@ -361,7 +361,7 @@ def about_of(store: Arrays) -> dict[str, Any]:
     return about if isinstance(about, dict) else {}
 
 
-def told(path: FilePath) -> dict[str, Any]:
+def stated_by(path: FilePath) -> dict[str, Any]:
     """The same of whatever lies at a path."""
     path = Path(path)
     if is_store(path):

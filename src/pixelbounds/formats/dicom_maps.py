@@ -130,7 +130,7 @@ class MapsOfScan:
         settings = repr((VERSION, kind, self.patient, self.about, *part[:1], *part[2:5]))
         content = hashlib.sha256(part.values.tobytes()).hexdigest()
         equipment = needed("highdicom").ContributingEquipment(
-            "pixelbounds", code_of("109102", "DCM", "Processing Equipment"), manufacturer_model_name="pixelbounds",
+            "pixelbounds", concept("109102", "DCM", "Processing Equipment"), manufacturer_model_name="pixelbounds",
             software_versions=VERSION, contribution_description=self.about[:1024] or None,
         )  # fmt: skip
         return {
@@ -193,7 +193,7 @@ def uid_of(*about: str) -> Any:
     return needed("pydicom.uid").generate_uid(entropy_srcs=["pixelbounds", *about])
 
 
-def code_of(value: str, scheme: str, meaning: str) -> Any:
+def concept(value: str, scheme: str, meaning: str) -> Any:
     """A coded concept."""
     return needed("highdicom.sr").CodedConcept(value, scheme, meaning)
 
@@ -328,7 +328,7 @@ def _parametric(maps: MapsOfScan, part: Part, order: int) -> Any:
     frames = part.values.astype(np.float32)
     value, meaning = UCUM.get(part.unit, (part.unit[:16], part.unit))
     mapping = highdicom.pm.RealWorldValueMapping(
-        part.name.upper(), common["content_description"], code_of(value, "UCUM", meaning),
+        part.name.upper(), common["content_description"], concept(value, "UCUM", meaning),
         (float(frames.min()), float(frames.max())), slope=1.0, intercept=0.0,
     )  # fmt: skip
     width, level = part.window
@@ -349,10 +349,10 @@ def segmentation(maps: MapsOfScan, part: Part, names: list[str], order: int) -> 
     """The segmentation of masks (n, h, w) or (n, h, w, segments), one segment for each name."""
     highdicom = needed("highdicom")
     algorithm = highdicom.AlgorithmIdentificationSequence(
-        "pixelbounds", code_of("113076", "DCM", "Segmentation"), VERSION
+        "pixelbounds", concept("113076", "DCM", "Segmentation"), VERSION
     )
-    category = code_of("309825002", "SCT", "Spatial and Relational Concept")
-    kind = code_of("111030", "DCM", "Image Region")
+    category = concept("309825002", "SCT", "Spatial and Relational Concept")
+    kind = concept("111030", "DCM", "Image Region")
     segments = []
     for number, name in enumerate(names, 1):
         segments.append(highdicom.seg.SegmentDescription(number, name[:64], category, kind, "AUTOMATIC", algorithm))

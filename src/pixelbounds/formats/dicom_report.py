@@ -15,7 +15,7 @@ import numpy as np
 
 from ..images.library import Array
 from ..storage.version import VERSION
-from .dicom_maps import SEPARATOR, UCUM, MapsOfScan, Part, code_of, segmentation, uid_of
+from .dicom_maps import SEPARATOR, UCUM, MapsOfScan, Part, concept, segmentation, uid_of
 from .scans import FormatError, needed
 
 _SCHEME = "99PIXELBOUNDS"  # of codes of our own
@@ -23,7 +23,9 @@ _MEANS = {"lower": "Mean lower end", "upper": "Mean upper end", "length": "Mean 
 _SERIES = 200  # is numbered so, ten times the source's further
 
 
-def write_report(folder: Path, maps: MapsOfScan, structures: Mapping[str, Array], objects: Mapping[str, Any]) -> None:
+def write_structured_report(
+    folder: Path, maps: MapsOfScan, structures: Mapping[str, Array], objects: Mapping[str, Any]
+) -> None:
     """Write folder/report.dcm about all voxels and about each structure, a mask (n, h, w), and the structures' SEG.
 
     objects        the Parametric Maps of the scan by the names of their parts
@@ -57,12 +59,12 @@ def write_report(folder: Path, maps: MapsOfScan, structures: Mapping[str, Array]
             )
         )  # fmt: skip
     observer = sr.ObserverContext(
-        code_of("121007", "DCM", "Device"),
+        concept("121007", "DCM", "Device"),
         sr.DeviceObserverIdentifyingAttributes(uid_of("device", VERSION), "pixelbounds", "pixelbounds", "pixelbounds"),
     )
     content = sr.MeasurementReport(
         sr.ObservationContext(observer_device_context=observer),
-        code_of("363679005", "SCT", "Imaging procedure"), groups, referenced_images=maps.sources,
+        concept("363679005", "SCT", "Imaging procedure"), groups, referenced_images=maps.sources,
     )  # fmt: skip
     part = Part("report", np.array([str(item) for group in groups for item in group]))
     common = maps.common("report", part, _SERIES)
@@ -79,17 +81,17 @@ def _measurements(maps: MapsOfScan, mask: Array, objects: Mapping[str, Any]) -> 
     parts = {part.name: part for part in maps.parts}
     closed = mask & ~np.asarray(parts["length"].open)
     voxels, inside = int(mask.sum()), int(closed.sum())
-    count = code_of("{voxels}", "UCUM", "voxels")
-    rows = [sr.Measurement(code_of("voxels", _SCHEME, "Number of voxels"), voxels, count)]
+    count = concept("{voxels}", "UCUM", "voxels")
+    rows = [sr.Measurement(concept("voxels", _SCHEME, "Number of voxels"), voxels, count)]
     if voxels:
-        share = code_of("open", _SCHEME, "Share of voxels with an end beyond the window")
-        rows.append(sr.Measurement(share, 100 * (voxels - inside) / voxels, code_of("%", "UCUM", "percent")))
+        share = concept("open", _SCHEME, "Share of voxels with an end beyond the window")
+        rows.append(sr.Measurement(share, 100 * (voxels - inside) / voxels, concept("%", "UCUM", "percent")))
     for name, meaning in _MEANS.items():
         if not inside:
             continue
         value, unit = UCUM.get(parts[name].unit, (parts[name].unit[:16], parts[name].unit))
         image = sr.SourceImageForMeasurement.from_source_image(objects[name])
         mean = float(parts[name].values[closed].mean(dtype=np.float64))
-        what = code_of(f"mean-{name}", _SCHEME, f"{meaning} of closed intervals")
-        rows.append(sr.Measurement(what, mean, code_of(value, "UCUM", unit), referenced_images=[image]))
+        what = concept(f"mean-{name}", _SCHEME, f"{meaning} of closed intervals")
+        rows.append(sr.Measurement(what, mean, concept(value, "UCUM", unit), referenced_images=[image]))
     return rows

@@ -45,7 +45,7 @@ from .arrays import (
     parts_at,
     sets_at,
     source_of,
-    told,
+    stated_by,
 )
 from .maps import maps_of, measure_of_maps, written_scans
 from .nifti import NIFTI_SUFFIXES
@@ -231,7 +231,7 @@ def open_bands(
     path = existing(path, f"a run of `pixelbounds sample`, or a file or folder with {SHAPES}")
     if isinstance(reading.miscoverage, tuple):
         raise ValueError("several miscoverages are for `calibrate`, which chooses one on the fitting images; give one")
-    about = told(path)
+    about = stated_by(path)
     maps = path.is_dir() and not is_store(path) and measure_of_maps(path) is not None
     if about.get("kind") == "interval" or maps:
         raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
@@ -350,11 +350,11 @@ def folder_parts(path: Path, reading: Reading) -> dict[str, Images]:
     if written_scans(path, "lower"):
         return {name: open_images(path, window=reading.mapping, part=name) for name in ("lower", "upper")}
     for name in ("lower", "upper", "centre"):
-        found = [x for x in sorted(path.iterdir()) if x.name.split(".")[0] == name]
-        if len(found) > 1:
-            raise ValueError(f"{path} holds {found[0].name} and {found[1].name}; keep one of them")
-        if found:
-            images = open_images(found[0], window=reading.mapping)
+        files = [x for x in sorted(path.iterdir()) if x.name.split(".")[0] == name]
+        if len(files) > 1:
+            raise ValueError(f"{path} holds {files[0].name} and {files[1].name}; keep one of them")
+        if files:
+            images = open_images(files[0], window=reading.mapping)
             parts[name] = replace(images, pixels=rescale_uint8(images.pixels, limits))
     if not {"lower", "upper"} <= parts.keys():
         raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")
@@ -371,7 +371,7 @@ def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # 
     if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():  # written as NAME_lower.nii.gz and so on
         files = {part: maps_of(path, part) for part in ("lower", "upper")}
         if files["lower"] and len(files["lower"]) == len(files["upper"]):
-            ends = {part: _together(found, reading) for part, found in files.items()}
+            ends = {part: _together(scans, reading) for part, scans in files.items()}
             return Interval(ends["lower"], ends["upper"], measure=measure_of_maps(path))
     path = existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
     if path.is_dir() and not is_store(path):
@@ -383,14 +383,13 @@ def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # 
         raise ValueError(
             f"{path} holds {held}, not lower and upper; give intervals, or bands and the calibration (--calibration)"
         )
-    measure = told(path).get("measure")
-    known = None if measure is None else Measure.from_state(measure)
-    return Interval(arrays["lower"], arrays["upper"], measure=known)
+    state = stated_by(path).get("measure")
+    return Interval(arrays["lower"], arrays["upper"], measure=None if state is None else Measure.from_state(state))
 
 
 def open_marks(path: FilePath, n: int) -> Array:
     """Which images a store of intervals has, (n,) bool: all but those that were skipped."""
-    node = Arrays(path) if told(path) else {}
+    node = Arrays(path) if stated_by(path) else {}
     return np.asarray(node[MARKS][:]) != BAD if MARKS in node else np.ones(n, bool)
 
 

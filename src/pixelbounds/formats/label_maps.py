@@ -66,10 +66,10 @@ def _numbers(path: Path, arrays: dict[str, Any], images: Images | None) -> Any:
         return only(arrays, path, _NAMES)
     if is_segmentation(path):
         return read_segmentation(path, images)
-    found = open_images(path, window=None, labels=True)
+    maps = open_images(path, window=None, labels=True)
     if images is not None:
-        _check_files(path, found, images)
-    return found.pixels
+        _check_files(path, maps, images)
+    return maps.pixels
 
 
 def _member_of(path: Path) -> tuple[Path, str | None]:
@@ -93,17 +93,17 @@ def _check_shape(path: Path, values: Any, truth: Any) -> None:
         raise ValueError(f"{path} holds a map of shape {shape}, but the truth has {wanted}; {remedy}")
 
 
-def _check_files(path: Path, found: Images, images: Images) -> None:
+def _check_files(path: Path, maps: Images, images: Images) -> None:
     """Several files belong to those of the images by name, and slices of a scan to as many slices."""
-    ours = _file_names(found)
+    ours = _file_names(maps)
     theirs = _file_names(images)
     if ours is not None and theirs is not None and ours != theirs:
         odd = next((name for name in theirs if name not in ours), None) or next(x for x in ours if x not in theirs)
         where = "has no file" if odd in theirs else "has one file too many"
         raise ValueError(f"{path} {where} for {odd!r}; name the files of a map as those of the images, and no others")
-    if found.geometry is None or images.geometry is None:
+    if maps.geometry is None or images.geometry is None:
         return
-    for one, other in zip(found.geometry.scans, images.geometry.scans, strict=False):
+    for one, other in zip(maps.geometry.scans, images.geometry.scans, strict=False):
         if one.stop != other.stop:
             raise ValueError(
                 f"{path}: {one.name} has {one.stop - one.start} slices, but its image {other.name} has "

@@ -32,7 +32,7 @@ from ..storage.version import VERSION
 from .arrays import ABOUT, Arrays, FilePath, about_of
 from .dicom import dicom_files
 from .dicom_maps import PARAMETRIC, SEPARATOR, MapsOfScan, Part, captured_measure, write_captures, write_parametric
-from .dicom_report import write_report
+from .dicom_report import write_structured_report
 from .identifiers import keeps, numbered_units, patients_of, scan_key
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
@@ -319,9 +319,9 @@ def _write_nifti(
     with aside(path) as folder:
         for number, scan in enumerate(scans, 1):
             called = scan.name.replace("/", "_") if who else f"{_SCAN}{number:0{len(str(len(scans)))}}"
-            own = f"_{called}" if len(scans) > 1 else ""
+            of_scan = f"_{called}" if len(scans) > 1 else ""
             for part in _parts(interval, scan, like.geometry, tolerance):
-                name = f"{stem(path.name)}{own}_{part.name}{suffix}"
+                name = f"{stem(path.name)}{of_scan}_{part.name}{suffix}"
                 write_volume(folder / name, part, scan, _provenance(about), who=who)
                 finished[part.name].append(name)
         names = [name for part in MAP_PARTS for name in finished[part]]
@@ -354,6 +354,6 @@ def _write_dicom(
             objects = write_parametric(place / PARAMETRIC, maps) if parametric else {}
             if report is not None:
                 drawn = {name: np.asarray(mask[scan.start : scan.stop]) for name, mask in report.items()}
-                write_report(place / PARAMETRIC, maps, drawn, objects)
+                write_structured_report(place / PARAMETRIC, maps, drawn, objects)
         swap_folder(folder / "new", path)
     return path

@@ -225,14 +225,14 @@ def write_volume(file: Path, part: Part, scan: Scan, about: str, *, who: bool) -
     header = None
     if scan.kind == "nifti":
         header = scan.header.copy()
-        own = header.get_best_affine()
+        original = header.get_best_affine()
         back = nibabel.orientations.ornt_transform(
-            nibabel.orientations.axcodes2ornt("LPS"), nibabel.orientations.io_orientation(own)
+            nibabel.orientations.axcodes2ornt("LPS"), nibabel.orientations.io_orientation(original)
         )
         affine = affine @ nibabel.orientations.inv_ornt_aff(back, volume.shape)
         volume = nibabel.orientations.apply_orientation(volume, back)
         if slices.shape[1:] == scan.plane:
-            affine = own
+            affine = original
             volume = volume.reshape(header.get_data_shape())
         if not who:
             header.extensions[:] = []

@@ -72,18 +72,18 @@ def _kind(path: Path) -> str:
         return "arrays"
     if path.is_dir():
         names = [x for x in path.rglob("*") if x.is_file() and not x.name.startswith(".")]
-        found = sorted({kind_of_file(x) for x in names} - {""})
-        if len(found) > 1:
-            raise ValueError(f"{path} holds {' and '.join(found)}; give a folder that holds one kind")
-        if not found:
+        kinds = sorted({kind_of_file(x) for x in names} - {""})
+        if len(kinds) > 1:
+            raise ValueError(f"{path} holds {' and '.join(kinds)}; give a folder that holds one kind")
+        if not kinds:
             raise ValueError(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES + NIFTI_SUFFIXES)}, DICOM)")
-        return found[0]
+        return kinds[0]
     if path.suffix.lower() == ".zip":
         return "pictures"
-    found_here = kind_of_file(path)
-    if not found_here:
+    kind = kind_of_file(path)
+    if not kind:
         raise ValueError(f"{path} is of no known kind; give {_KINDS}")
-    return found_here
+    return kind
 
 
 def kind_of_file(path: Path) -> str:

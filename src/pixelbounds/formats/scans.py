@@ -124,8 +124,8 @@ def patients_digest(images: Images, chosen: range | None = None) -> str | None:
 
 def check_patients(what: str, images: Images, patients: str | None, other: str = "the bands") -> None:
     """Images are of the patients that a digest stands for, in their order, as far as both are known."""
-    own = patients_digest(images)
-    if own is not None and patients is not None and own != patients:
+    digest = patients_digest(images)
+    if digest is not None and patients is not None and digest != patients:
         raise FormatError(
             f"{what} and {other} are not of the same patients, slice by slice: PatientIDs, taken in order, differ, so "
             f"image by image they do not belong together. Give both of the same patients and slices, or make {other} "

@@ -92,12 +92,12 @@ def _scan_of(file: Path, data: Any, scans: tuple[Scan, ...]) -> Scan:
     if len(scans) == 1:
         return scans[0]
     frame = str(data.get("FrameOfReferenceUID", ""))
-    own = [x for x in scans if x.kind == "dicom" and str(x.header[0].get("FrameOfReferenceUID", "")) == frame]
+    by_frame = [x for x in scans if x.kind == "dicom" and str(x.header[0].get("FrameOfReferenceUID", "")) == frame]
     named = [x for x in scans if x.name in (file.stem, file.parent.name)]
     series = [str(x.SeriesInstanceUID) for x in data.get("ReferencedSeriesSequence", ())]
-    for found in ([x for x in scans if x.name in series], own, named):
-        if len(found) == 1:
-            return found[0]
+    for fitting in ([x for x in scans if x.name in series], by_frame, named):
+        if len(fitting) == 1:
+            return fitting[0]
     raise FormatError(
         f"{file}: it does not say which of {len(scans)} scans it was drawn on; name it as its scan, or give scans and "
         "segmentations one by one"

@@ -20,7 +20,7 @@ from ..evaluation.held_out import evaluate
 from ..evaluation.structures import structures_of
 from ..execution.blocks import pick, readable
 from ..execution.runner import running
-from ..formats.arrays import FilePath, Reading, told
+from ..formats.arrays import FilePath, Reading, stated_by
 from ..formats.identifiers import numbered_units
 from ..formats.inputs import Bands, check_pair, open_interval, open_marks, open_truth, open_units
 from ..formats.label_maps import open_label_map, open_labels, whole_labels
@@ -119,7 +119,7 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
     Without `names` units are numbered.
     """
     calibration = None if files.calibration is None else load_calibration(files.calibration)
-    about = told(files.intervals) if calibration is None else {}
+    about = stated_by(files.intervals) if calibration is None else {}
     given = reading
     reading = reading_by(files.intervals, about, given) if calibration is None else reading_for(calibration, given)
     limits = check_limits(reading.limits or (0.0, 1.0))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..calibration.calibration import Calibration, calibration_from_bytes
 from ..calibration.text import description_of
-from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, FilePath, Reading, is_store, parts_at, told
+from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, FilePath, Reading, is_store, parts_at, stated_by
 from ..formats.maps import MAP_PARTS, written_scans
 from ..formats.opener import kind_of_file, open_images
 from ..images.library import differ_in_size
@@ -139,7 +139,7 @@ def _about_run(path: Path) -> About:
 
 def _about_data(path: Path) -> About:
     """Arrays, maps or images: a run, intervals, bands, or images with their units."""
-    about, role = told(path), role_of(path)
+    about, role = stated_by(path), role_of(path)
     if about and role != "intervals" and about.get("kind") != "bands":
         return _about_run(path)
     if path.suffix in ARRAY_SUFFIXES or is_store(path):

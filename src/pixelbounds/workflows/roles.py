@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..formats.arrays import ARRAY_SUFFIXES, Arrays, is_store, told
+from ..formats.arrays import ARRAY_SUFFIXES, Arrays, is_store, stated_by
 from ..formats.maps import measure_of_maps
 from ..monitoring.state_file import ANYTIME_STATE, MONITOR
 from ..storage.files import sealed_parts, strict_json
@@ -69,7 +69,7 @@ def role_of(path: Path) -> str | None:
         if path.suffix == ".html":
             return "page"
         if path.suffix in ARRAY_SUFFIXES or is_store(path):
-            held, arrays = told(path).get("kind"), set(Arrays(path))
+            held, arrays = stated_by(path).get("kind"), set(Arrays(path))
             if held == "interval":
                 return "intervals"
             return "bands" if held == "bands" or ({"lower", "upper"} <= arrays and "truth" not in arrays) else "images"

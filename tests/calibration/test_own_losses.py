@@ -117,3 +117,30 @@ def test_what_cannot_be_a_loss_is_refused():
     rising = pb.loss(0.9, lambda x, i: np.minimum(i.length.mean(axis=(1, 2)), 0.5), name="length")
     refuses(lambda: calibrate(rising), "'length' rises where intervals widen")
     refuses(lambda: calibrate(pb.loss(0.9, lambda missed, size: 0.5 - missed / size / 2, counts=True)), "rises where")
+
+
+def test_pixels_of_any_channel_are_certified_in_one_pass_wherever_channels_lie(monkeypatch):
+    rng = np.random.default_rng(0)
+    centre = rng.uniform(0.2, 0.8, (120, 8, 8, 3))
+    truth = centre + 0.05 * rng.standard_normal(centre.shape)
+    monkeypatch.setattr(pb.losses.AnyChannel, "__call__", None)  # a pass for each point would call it
+    made = {}
+    for name, axes in {"last": (0, 1, 2, 3), "first": (0, 3, 1, 2)}.items():
+        x, c = truth.transpose(axes), centre.transpose(axes)
+        asked = [pb.loss(0.2, pb.losses.any_channel())]
+        made[name] = pb.calibrate(x, pb.Band(c - 0.05, c + 0.05), promises=asked, method="rcps", limits=None)
+    np.testing.assert_array_equal(made["last"].widening, made["first"].widening)
+    interval = made["last"].apply(pb.Band(centre - 0.05, centre + 0.05))
+    missed = ((truth < interval.lower) | (truth > interval.upper)).any(axis=-1)
+    assert made["last"].promises[0].risk == pytest.approx(missed.mean(), abs=1e-12)
+    assert missed.mean() < 0.2
+
+
+def test_rows_are_no_channels():
+    x = np.zeros((4, 8, 8, 3))
+    interval = pb.Interval(x, x + 1)
+    assert pb.losses.any_channel()(x, interval).shape == (4,)
+    with pytest.raises(ValueError, match="axis 1 of .* holds no channels, axis 3 does"):
+        pb.losses.any_channel(1)(x, interval)
+    with pytest.raises(ValueError, match="give the axis of the channels"):
+        pb.losses.any_channel()(x[..., 0], pb.Interval(x[..., 0], x[..., 0]))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -31,7 +31,8 @@ from ..images.library import Array
 from .block import Block, KeptLabels
 from .bounds import rejects_mean, sees_mean_only
 from .data import CalibrationData, LocalData
-from .loss_table import LossTable, tabulated
+from .loss_table import LossTable, any_channel_misses, tabulated
+from .losses import AnyChannel
 from .paths.path import Path, arriving, misses
 from .promises import CertifiedPromise, RiskTarget
 from .sample_size import few_units
@@ -77,10 +78,13 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
         for risk in images.risks
     ]  # fmt: skip
     columns: list[Any] = []
-    for test in tests:
-        size = table.sizes[:, test.risk.region]
-        counted = _TableLosses(test, table.missed, size, len(table.path))
-        columns.append(counted if test.risk.counts_only else _ImageLosses(test, images.data, table.path))
+    for i, test in enumerate(tests):
+        missed, size = table.missed, table.sizes[:, test.risk.region]
+        if isinstance(test.risk.function, AnyChannel) and isinstance(data, LocalData):  # counted in a pass of its own
+            missed, (size,) = tabulated(data, any_channel_misses, path=table.path, loss=test.risk.function)
+            tests[i] = test = replace(test, risk=replace(test.risk, function=None, counts_only=True))
+        counted = _TableLosses(test, missed, size, len(table.path))
+        columns.append(counted if test.risk.counts_only else _ImageLosses(test, data, table.path))
     point = 0
     for test, column in zip(tests, columns, strict=True):
         if test.risk.counts_only:

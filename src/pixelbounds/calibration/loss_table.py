@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..images.library import Array, Runner
+from ..kernels.entry_scores import weigh_missed
 from .block import Block
 from .data import ROWS, CalibrationData, LocalData, Statistic
 from .families import Family
+from .losses import AnyChannel
 from .paths.path import Path, misses
 from .provenance import (
     NOT_DESCRIBED,
@@ -65,6 +67,21 @@ def _recorded(truth: Array, block: Block, family: Family, path: Path, shares: Ar
     )
 
 
+def _any_channel(truth: Array, block: Block, family: Family, path: Path, loss: AnyChannel) -> tuple[Array, ...]:
+    """How many pixels of each image are missed in any channel at each point, and how many it has."""
+    entry, side, need = block.missed(truth, family)
+    score = path.entry_scores(path.grouping.at(block, entry, side), need)
+    axis, shape = loss.of(block.band.shape), list(block.band.shape)
+    at = list(np.unravel_index(entry, shape))
+    del at[axis], shape[axis]
+    last = np.zeros(shape, np.int32)  # the point from which on all channels are covered
+    np.maximum.at(last, tuple(at), score)
+    image = np.arange(len(block)).repeat(last[0].size)
+    rows = weigh_missed(image, last.reshape(-1), np.ones(last.size, np.int32), len(block), len(path))
+    return rows, np.full(len(block), float(last[0].size))
+
+
+any_channel_misses = Statistic("any_channel_misses", _any_channel, (ROWS, ROWS))
 recorded_misses = Statistic("recorded_misses", _recorded, (*misses.joins, ROWS, ROWS))
 
 

@@ -8,13 +8,14 @@ K-RCPS; it is not bounded by 1.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..images.checks import check_number, check_same_shape, check_values
 from ..images.ends import Interval
-from ..images.library import Array, as_array, to_numpy
+from ..images.library import Array, as_array, channel_axis, to_numpy
 
 Loss = Callable[[Array, Interval], Array]  # truth (n, *pixels), interval -> losses (n,)
 
@@ -42,25 +43,44 @@ def l01(truth: Any, interval: Interval) -> Array:
     return missed.reshape(len(missed), -1).mean(axis=1)
 
 
-def any_channel(axis: int = -1) -> Loss:
-    """The loss for images with channels on an axis: the share of pixels of which any channel lies outside.
+@dataclass(frozen=True)
+class AnyChannel:
+    """The share of pixels of which any channel lies outside; `axis` of (n, *pixels) holds the channels, None: found."""
 
-    >>> interval = Interval(np.zeros((1, 2, 3)), np.full((1, 2, 3), 0.5))
-    >>> any_channel()(np.array([[[0.1, 0.1, 0.9], [0.2, 0.3, 0.4]]]), interval)
-    array([0.5])
-    """
-    if isinstance(axis, bool) or not isinstance(axis, int) or axis == 0:
-        raise ValueError(f"axis is {axis!r}; give the axis of (n, *pixels) that holds the channels, such as -1 or 1")
+    axis: int | None = None
+    __name__ = "pixels missed in any channel"
 
-    def loss(truth: Any, interval: Interval) -> Array:
+    def __call__(self, truth: Any, interval: Interval) -> Array:
+        """Losses of n images, (n,)."""
         x, lower, upper = _parts(truth, interval)
-        if not -x.ndim < axis < x.ndim:
-            raise ValueError(f"axis is {axis}, but images have shape {x.shape}; give the axis of the channels")
-        missed = np.asarray(((x < lower) | (x > upper)).any(axis=axis))
+        missed = np.asarray(((x < lower) | (x > upper)).any(axis=self.of(x.shape)))
         return missed.reshape(len(missed), -1).mean(axis=1)
 
-    loss.__name__ = "pixels missed in any channel"
-    return loss
+    def of(self, shape: tuple[int, ...]) -> int:
+        """The axis of images of this shape, (n, *pixels), that holds channels."""
+        found = channel_axis(shape[1:])
+        if self.axis is None and found is not None:
+            return found + 1
+        if self.axis is None or not -len(shape) < self.axis < len(shape):
+            raise ValueError(f"axis is {self.axis}, but images have shape {shape}; give the axis of the channels")
+        axis = self.axis % len(shape)
+        if found is not None and axis != found + 1:
+            raise ValueError(f"axis {axis} of {shape} holds no channels, axis {found + 1} does: give any_channel()")
+        return axis
+
+
+def any_channel(axis: int | None = None) -> AnyChannel:
+    """The loss for images with channels: the share of pixels of which any channel lies outside.
+
+    It is certified as fast as a share. The axis of (n, *pixels) that holds channels is found where it is of 2 to 4.
+
+    >>> interval = Interval(np.zeros((1, 2, 3)), np.full((1, 2, 3), 0.5))
+    >>> any_channel(-1)(np.array([[[0.1, 0.1, 0.9], [0.2, 0.3, 0.4]]]), interval)
+    array([0.5])
+    """
+    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int) or axis == 0):
+        raise ValueError(f"axis is {axis!r}; give the axis of (n, *pixels) that holds the channels, such as -1 or 1")
+    return AnyChannel(axis)
 
 
 def l_gamma(truth: Any, interval: Interval, gamma: float) -> Array:

@@ -294,7 +294,7 @@ def _check_alike(one: _Placed, other: _Placed, name: str) -> None:
     """Promises that are called alike are about the same, or the sentence would say two things of one."""
     a, b, why = one.promise, other.promise, ""
     image = None if one.values is other.values or one.place != other.place else _difference(one.values, other.values)
-    if a.kind == b.kind == "loss" and (a.function is not b.function or a.counts != b.counts):
+    if a.kind == b.kind == "loss" and (a.function != b.function or a.counts != b.counts):
         why = "are different losses"
     elif one.place != other.place:
         why = f"are about different things ({one.place} and {other.place})"

@@ -140,7 +140,7 @@ def test_rows_are_no_channels():
     x = np.zeros((4, 8, 8, 3))
     interval = pb.Interval(x, x + 1)
     assert pb.losses.any_channel()(x, interval).shape == (4,)
-    with pytest.raises(ValueError, match="axis 1 of .* holds no channels, axis 3 does"):
+    with pytest.raises(ValueError, match=r"axis 1 of .* holds no channels, axis 3 does"):
         pb.losses.any_channel(1)(x, interval)
     with pytest.raises(ValueError, match="give the axis of the channels"):
         pb.losses.any_channel()(x[..., 0], pb.Interval(x[..., 0], x[..., 0]))

@@ -259,3 +259,18 @@ def test_frontier_and_betting_are_shorter_than_the_papers_at_a_controlled_risk()
         risk = found[:, 1]
         assert risk.mean() <= 0.1
         assert binom.sf((risk > 0.1).sum() - 1, 20, 0.1) > 0.01  # so many violations are likely at delta = 0.1
+
+
+@pytest.mark.parametrize("method", ["rcps", "krcps", pb.Frontier(groups="band")], ids=["rcps", "krcps", "frontier"])
+@pytest.mark.parametrize("scale", [1e-12, 1e-8, 1e9])
+def test_without_limits_intervals_follow_the_scale_of_the_data(method, scale):
+    """The grid of widenings began at 2**-20: intervals of values of 1e-8 were fifty times too long."""
+    rng = np.random.default_rng(0)
+    middle = rng.uniform(5, 10, (200, 8))
+    truth = middle + rng.standard_normal(middle.shape)
+    lengths = []
+    for unit in (1.0, scale):
+        band = pb.Band(unit * (middle - 1), unit * (middle + 1))
+        interval = pb.calibrate(unit * truth, band, risk_level=0.1, method=method, limits=None).apply(band)
+        lengths.append(float(interval.length.mean()) / unit)
+    assert lengths[1] < 1.06 * lengths[0]

@@ -60,7 +60,7 @@ class RCPS(Method):
         if fitting.data.labels is not None:
             raise ValueError("rcps has one group only: leave labels out, or use method='krcps' or 'frontier'")
         _refuse_features(fitting.data)
-        return scalar_path(fitting.data, groupings.Single())
+        return scalar_path(fitting.data, groupings.Single(), fitting.images)
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,7 +333,7 @@ def _length_of(
     data: Any = fitting.data
     grouping = fit(data, taught, np.random.default_rng(seed))
     if isinstance(grouping, groupings.Single):
-        path = scalar_path(data, grouping)
+        path = scalar_path(data, grouping, taught)
     else:
         path = path_of(data, taught, grouping, level, objective)
     untouched = data.take(others)

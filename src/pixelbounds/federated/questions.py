@@ -22,8 +22,8 @@ from ..calibration.block import Block, Grouping, all_entries
 from ..calibration.data import ROWS, LocalData, Statistic
 from ..calibration.families import Family, additive
 from ..calibration.groups.band_bins import cells, extent, occupied
-from ..calibration.paths.frontier import farthest, longest, spend
-from ..calibration.paths.path import arriving, misses
+from ..calibration.paths.frontier import longest, spend
+from ..calibration.paths.path import arriving, farthest, misses
 from ..calibration.paths.weighted_frontier import missed_cells
 from ..images.library import Array
 from ..kernels.entry_scores import FIXED_POINT

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 AXES = "axes"  # by this setting a record knows what the axes of its images were called
-SIZES = "axis sizes"  # and which sizes they had in all images of different sizes: channels; None for the others
+SIZES = "axis sizes"  # and of images of different sizes with channels how many, None for other axes
 _IMAGE = "image"
 _USUAL = {1: ("value",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of pixel axes that nobody named
 

@@ -22,7 +22,7 @@ from ...kernels.entry_scores import FIXED_POINT, add_lengths
 from ..block import Block, Grouping, Single
 from ..data import CalibrationData, Statistic
 from ..families import Family, additive
-from .path import POINTS, Path, grid_of, index_points, widening_grid
+from .path import POINTS, Grid, Path, grid_of, index_points
 
 _POOLED_ENDS = 1024  # of all labels that a group within a label counts beside its own
 
@@ -52,9 +52,11 @@ class Trades:
         return x + self.part * pooled[self.pools]
 
 
-def trades(data: CalibrationData, images: Array, grouping: Grouping) -> Trades:
+def trades(data: CalibrationData, images: Array, grouping: Grouping, grid: Grid | None = None) -> Trades:
     """Misses and clipped lengths of every group along a grid of widenings, as exact integer sums."""
-    edges = _useful_edges(data, images)
+    grid = grid_of(data, images) if grid is None else grid
+    edges = grid.points(data.family.start, per_octave=46)
+    edges = edges[: 2 + int(np.searchsorted(edges, grid.most))]  # as far as the fitting images need it
     slope_unit, length_unit = _units_of_length(data, images, edges)
     units = np.array([slope_unit, length_unit])
     counts, sums = data.aggregate(spend, images, grouping=grouping, edges=edges, units=units)
@@ -63,15 +65,6 @@ def trades(data: CalibrationData, images: Array, grouping: Grouping) -> Trades:
     entries = int(data.sizes[images].sum())
     sides = 1 if grouping.pools is None else int(grouping.pools.max()) + 1
     return Trades(edges, missed, length, entries, grouping.pools, _POOLED_ENDS * sides / (2 * entries))
-
-
-def _useful_edges(data: CalibrationData, images: Array) -> Array:
-    """The grid of widenings as far as the fitting images need it; within limits that is all of it."""
-    grid = widening_grid(data, per_octave=46)
-    if grid_of(data)[2] == 0:
-        return grid
-    (most,) = data.aggregate(farthest, images)
-    return grid[: 2 + int(np.searchsorted(grid, most[0]))]
 
 
 def _units_of_length(data: CalibrationData, images: Array, edges: Array) -> tuple[float, float]:
@@ -101,11 +94,6 @@ def _lengths(sums: Array, widening: Array, slope_unit: float) -> Array:
 def first_edges(edges: Array, value: Array) -> Array:
     """First of the ascending edges that is at least each value, E if none: (E,), (e,) -> (e,)."""
     return Path(edges[None], Single()).entry_scores(np.zeros(len(value), np.int8), value)
-
-
-def _farthest(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    need = block.missed(truth, family)[2]
-    return (need[np.isfinite(need)].max(initial=family.start, keepdims=True),)
 
 
 def _longest(truth: Array, block: Block, family: Family, edge: float) -> tuple[Array, ...]:
@@ -158,7 +146,6 @@ def _length_sums(family: Family, block: Block, label: Array, edges: Array, units
     return out
 
 
-farthest = Statistic("farthest", _farthest, (np.maximum,))  # greatest finite score: (1,)
 longest = Statistic("longest", _longest, (np.maximum,))  # greatest width before widening and after: (2,)
 spend = Statistic("spend", _spend, (np.add, np.add))  # misses by group and score, sums of lengths
 
@@ -221,8 +208,9 @@ def traversal(found: Trades, risk_level: float) -> tuple[Array, Array]:
 
 def frontier_of(data: CalibrationData, images: Array, grouping: Grouping, risk_level: float) -> Path:
     """The frontier of a grouping on some images."""
-    widest = float(widening_grid(data, per_octave=1)[-1])
-    return frontier_path(trades(data, images, grouping), grouping, risk_level, widest)
+    grid = grid_of(data, images)
+    widest = float(grid.points(data.family.start, per_octave=1)[-1])
+    return frontier_path(trades(data, images, grouping, grid), grouping, risk_level, widest)
 
 
 def _points_by_risk(risk: Array, risk_level: float) -> Array:

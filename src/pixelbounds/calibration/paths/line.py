@@ -139,7 +139,7 @@ def line_path(
     if allowed < len(times):  # the time at which just the allowed number of ends is still to come
         middle = max(least, float(np.partition(times, len(times) - 1 - allowed)[len(times) - 1 - allowed]))
     latest = float(times[np.isfinite(times)].max(initial=0.0))
-    scale, below, above = grid_of(data)
+    scale, below, above, _ = grid_of(data, images)
     reach = (scale * 2.0**above + np.abs(offset).max()) / direction[moving].min()
     most = max(reach, 2 * latest)
     middle = min(middle, most)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import inf, isfinite, log2
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ...images.library import Array
 from ...kernels.entry_scores import KEY, entry_scores, weigh_missed
 from ..block import Block, Grouping
 from ..data import ROWS, CalibrationData, Statistic
-from ..families import Family, additive
+from ..families import FAMILIES, Family, additive
 from ..provenance import fingerprints, region_digests
 
 POINTS = 2048
@@ -105,25 +106,61 @@ def index_points(points: Array) -> tuple[int, Array]:
     return int(keys[0]), np.concatenate([ends[0], below, ends[1]], axis=1)
 
 
-def grid_of(data: CalibrationData) -> tuple[float, int, int]:
-    """Scale of a grid of widenings and the octaves that it reaches below and above it; no image is looked at."""
+class Grid(NamedTuple):
+    """Widenings in geometric progression: so many octaves below and above a scale, which is a power of two times."""
+
+    scale: float
+    below: int
+    above: int
+    most: float = inf  # the greatest finite score on the fitting images, where it was asked for
+
+    def points(self, start: float, per_octave: int) -> Array:
+        """The start, then widenings up to the widest."""
+        octaves = np.linspace(-self.below, self.above, per_octave * (self.below + self.above) + 1)
+        return np.concatenate([[0.0], self.scale * 2.0**octaves]) + start
+
+
+def grid_of(data: CalibrationData, images: Array | None = None) -> Grid:
+    """The grid of widenings. Without limits it follows scores of some fitting images; no other image is looked at."""
     span = data.limits[1] - data.limits[0]
     if data.family is additive and isfinite(span):
-        return span, 14, 0  # widening by the whole range covers everything
-    return (1.0, 14, 14) if isfinite(span) else (1.0, 20, 20)
+        return Grid(span, 14, 0)  # widening by the whole range covers everything
+    grid = Grid(1.0, 14, 14) if isfinite(span) else Grid(1.0, 20, 20)
+    if images is None or not len(images):
+        return grid
+    most = float(data.aggregate(farthest, images)[0][0])
+    need = most - data.family.start
+    if isfinite(span) or _has_own_scale(data.family) or not need > 0 or 2.0**-10 <= need <= 2.0**10:
+        return grid._replace(most=most)
+    return Grid(2.0 ** round(log2(need)), 20, 20, most)
 
 
-def widening_grid(data: CalibrationData, per_octave: int) -> Array:
-    """The start, then widenings in geometric progression: (points,)."""
-    scale, below, above = grid_of(data)
-    octaves = np.linspace(-below, above, per_octave * (below + above) + 1)
-    return np.concatenate([[0.0], scale * 2.0**octaves]) + data.family.start
+def _has_own_scale(family: Family) -> bool:
+    """Whether widenings are shares of what a band says, not lengths."""
+    return family.name in FAMILIES and family is not additive
 
 
-def scalar_path(data: CalibrationData, grouping: Grouping) -> Path:
-    """One group whose widening is the path's parameter (Algorithm 2); its points depend on no image."""
-    grid = widening_grid(data, per_octave=146)
-    return Path(grid[None], grouping, min(int(np.searchsorted(grid, grid_of(data)[0] / 16)), len(grid) - 1))
+def scalar_path(data: CalibrationData, grouping: Grouping, images: Array | None = None) -> Path:
+    """One group whose widening is the path's parameter (Algorithm 2); its points depend on no image that certifies.
+
+    Without limits, and without a fitting image that says on which scale values are, it reaches farther both ways.
+    """
+    start, free = data.family.start, not isfinite(data.limits[1] - data.limits[0])
+    follows = free and not _has_own_scale(data.family)
+    grid = grid_of(data, images if follows else None)
+    points = grid.points(start, per_octave=146)
+    if follows and (images is None or not len(images)):
+        far = 2.0 ** np.linspace(20, 60, 24 * 40 + 1)[1:]
+        points = np.concatenate([points[:1], start + 1 / far[::-1], points[1:], start + far])
+    return Path(points[None], grouping, min(int(np.searchsorted(points, grid.scale / 16)), len(points) - 1))
+
+
+def _farthest(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    need = block.missed(truth, family)[2]
+    return (need[np.isfinite(need)].max(initial=family.start, keepdims=True),)
+
+
+farthest = Statistic("farthest", _farthest, (np.maximum,))  # greatest finite score: (1,)
 
 
 # ---------------------------------------------------------------- what is missed along a path

@@ -30,7 +30,7 @@ from ..promises import RiskTarget
 from ..split import FittingImages
 from ..target import RiskTest, Target, risk_test_of
 from .frontier import Trades, first_edges, frontier_path, trades, traversal
-from .path import Path, misses, region_sizes, widening_grid
+from .path import Path, grid_of, misses, region_sizes
 
 _ROUNDS = 12  # of updates
 _PATIENCE = 4  # rounds that may pass without a shorter one
@@ -177,10 +177,11 @@ def joint_frontier(
     data: CalibrationData, images: Array, grouping: Grouping, risk_level: float, objective: PathObjective
 ) -> Path:
     """The path of a mixture of promises, fitted on some images, which the objective is about."""
-    traded = trades(data, images, grouping)
+    grid = grid_of(data, images)
+    traded = trades(data, images, grouping, grid)
     cells = cells_of(data, images, grouping, traded.edges)
     live = [x for x in _simulated_certifications(objective, cells.sizes) if x is not None]
-    widest = float(widening_grid(data, per_octave=1)[-1])
+    widest = float(grid.points(data.family.start, per_octave=1)[-1])
     if not live:
         return frontier_path(traded, grouping, risk_level, widest)
     parts = np.stack([missed_by(x.target, cells, traded.missed.shape) for x in live])

@@ -13,7 +13,7 @@ import pytest
 from matplotlib import pyplot
 
 import pixelbounds as pb
-from pages import docstrings, hooks, stories, trees
+from pages import docstrings, stories, trees
 
 pytest.importorskip("material")
 
@@ -149,21 +149,6 @@ def test_docstrings_of_two_columns_become_lists():
     assert docstrings.as_markdown(text) == (
         "What it does.\n\n- `a, b`: two things\n- `c`: see [guarantee](../guarantee.md)\n\n```pycon\n>>> 1 + 1\n2\n```"
     )
-
-
-def test_links_of_the_repository_become_links_of_the_site():
-    assert hooks.linked("[a](docs/data.md) [b](SECURITY.md)", "changelog.md") == "[a](data.md) [b](security.md)"
-    assert hooks.linked("[a](../../SECURITY.md#x)", "guides/files.md") == "[a](../security.md#x)"
-
-
-def test_what_a_page_needs_is_folded_and_what_only_tests_need_is_gone():
-    page = "Text.\n<!-- before:\nx = 1\ny = 2\n-->\n<!-- unseen: z = 3 -->\n```python\nx\n```\n<!-- before: y = 4 -->\n"
-    shown = hooks.folded(page)
-    assert shown.count("??? example") == 2
-    assert "    ```python\n    x = 1\n    y = 2\n    ```" in shown
-    assert shown.index("stand-ins for your data") < shown.index("To run what follows")
-    assert "z = 3" not in shown
-    assert "<!--" not in shown
 
 
 # ---------------------------------------------------------------- stories

@@ -65,13 +65,6 @@ def calibrated(kind, how):
     return _made[key]
 
 
-def metadata(path):
-    """The JSON text of a calibration file, read as the documented format says: safetensors, one entry."""
-    content = path.read_bytes()
-    size = struct.unpack("<Q", content[:8])[0]
-    return json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["pixelbounds"].split(" ", 1)[1])
-
-
 @pytest.fixture
 def cal():
     return calibrated(*CASES["frontier band"][:2])
@@ -118,37 +111,6 @@ def test_a_save_replaces_the_file_before(tmp_path, cal):
 
 
 # ---------------------------------------------------------------- what the file says
-
-
-def test_the_metadata_say_how_the_calibration_was_reached(tmp_path):
-    truth, band = data()
-    units = np.arange(N) // 2
-    cal = pb.calibrate(
-        truth,
-        band,
-        risk_level=0.3,
-        failure_prob=0.05,
-        bound="betting",
-        seed=17,
-        method=pb.Frontier(groups="band", n_fit=9),
-        units=units,
-    )
-    cal.save(tmp_path / "cal.safetensors")
-    text = metadata(tmp_path / "cal.safetensors")
-    assert text["method"] == "frontier"
-    assert text["bound"] == "betting"
-    assert text["family"] == "additive"
-    assert (text["promises"][0]["at_most"], text["failure_prob"]) == (0.3, 0.05)
-    assert text["limits"] == [0.0, 1.0]
-    assert text["promises"][0]["risk"] == cal.risk < 0.3
-    assert text["groups"]["kind"] == "band"
-    record = text["record"]
-    assert (record["images"], record["fitting"], record["certifying"], record["units"]) == (N, 18, 41, 41)
-    assert record["pixels"] == [SIZE, SIZE]
-    assert record["seed"] == "17"
-    assert record["version"] == pb.__version__
-    assert len(record["digest"]) == 64
-    assert text["guarantee"] == cal.guarantee
 
 
 def test_no_code_is_stored(tmp_path):

@@ -64,18 +64,6 @@ def test_any_number_of_ends(e):
     np.testing.assert_array_equal(predicted(forest_of(booster), few), booster.predict(few))
 
 
-def test_values_on_a_threshold_go_where_lightgbm_sends_them():
-    rows, target = rows_of(2)
-    booster = trained(rows, target)
-    forest = forest_of(booster)
-    of_map = forest.feature < rows.shape[1] - 1  # the side is 0 or 1
-    threshold, feature = forest.threshold[of_map].astype(np.float32), forest.feature[of_map]
-    near = [threshold, *(np.nextafter(threshold, np.float32(to)) for to in (-np.inf, np.inf))]
-    on = np.repeat(rows[:1], 3 * len(threshold), axis=0)
-    on[np.arange(len(on)), np.tile(feature, 3)] = np.concatenate(near)
-    np.testing.assert_array_equal(predicted(forest, on), booster.predict(on))
-
-
 def test_a_tree_without_a_split_is_its_leaf():
     rows, _ = rows_of(3, e=100)
     forest = forest_of(trained(rows, np.full(100, 0.25)))

@@ -78,31 +78,6 @@ def test_a_group_without_a_miss_widens_along_the_way(rng):
     assert (upper - lower).mean() < 0.3
 
 
-def test_a_rare_label_has_few_groups_and_one_that_was_not_seen_those_of_all(rng):
-    truth, band, _, labels = world(60, rng)
-    labels[7, 0, 0] = 9
-    pairs = LocalData(truth, pb.Band(band.lower, band.upper + rng.uniform(0, 0.1, truth.shape)), labels=labels)
-    fitting = np.arange(40)
-    grouping = labelled(pairs, fitting, least=100)
-    runs = [len(np.unique(row)) for row in grouping.table]
-    assert grouping.values.tolist() == [0, 3, 9]
-    assert runs[0] == 16
-    assert 2 <= runs[1] < 16
-    assert runs[2:] == [2, 2]  # one for each side
-    path = frontier_of(pairs, fitting, grouping, 0.1).points
-    others = path[np.unique(grouping.table[:-1])]
-    knot = path.shape[1] // 2
-    assert (path[grouping.table[-1], knot] >= others[:, knot].min()).all()
-    assert (path[grouping.table[-1], knot] <= others[:, knot].max()).all()
-    block = pairs.read(0, 1)[1]
-    strange = grouping.at(
-        block.__class__(0, block.band, block.limits, labels=np.full_like(block.labels, -5)),
-        np.arange(4),
-        np.zeros(4, np.uint8),
-    )
-    assert set(strange) <= set(grouping.table[-1])
-
-
 def test_too_many_labels_are_refused(rng):
     truth, band, _, _ = world(60, rng)
     with pytest.raises(ValueError, match="merge some"):

@@ -1,8 +1,6 @@
 """The table of losses: in memory or on disk the same bits, and memory that does not grow with the images."""
 
-import errno
 import os
-import resource
 import tracemalloc
 
 import numpy as np
@@ -113,19 +111,6 @@ def test_nothing_is_left_after_an_error(tmp_path, small_room):
     assert [file.closed for file in small_room] == [True]
     assert not list(tmp_path.iterdir())
     assert not before or len(os.listdir("/proc/self/fd")) <= before
-
-
-def test_a_full_disk_is_told_with_its_folder(tmp_path, small_room):
-    truth, band = heteroscedastic(N, np.random.default_rng(1), size=20)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, before[1]))
-    try:
-        with pytest.raises(OSError, match=f"for a table of losses: '{tmp_path}'") as caught:
-            pb.calibrate(truth, band, risk_level=0.3, method="rcps")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert caught.value.errno == errno.EFBIG
-    assert [file.closed for file in small_room] == [True]
 
 
 @pytest.mark.filterwarnings("ignore:.*have the truth of another one")

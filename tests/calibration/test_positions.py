@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.filters import threshold_multiotsu
-from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import groups
@@ -57,19 +56,6 @@ def test_a_partition_is_renumbered_and_checked():
         groups.partition(labels, (3, 3))
     with pytest.raises(ValueError, match="float64"):
         groups.partition(labels.astype(float), (2, 2))
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "int64"])
-def test_partition_and_labels_of_any_whole_dtype(rng, dtype):
-    truth, band = heteroscedastic(60, rng, size=6)
-    partition = (np.arange(36).reshape(6, 6) % 3).astype(dtype)
-    labels = np.broadcast_to(partition, truth.shape).copy()
-    one = pb.calibrate(truth, band, risk_level=0.2, method=pb.KRCPS(groups=partition))
-    other = pb.calibrate(truth, band, risk_level=0.2, method="krcps", labels=labels)
-    assert one.grouping.count == 3
-    assert other.grouping.count == 4  # with that of labels which were not seen
-    np.testing.assert_allclose(one.widening, other.widening[:3], rtol=1e-9)
-    np.testing.assert_allclose(one.apply(band).lower, other.apply(band, labels=labels).lower, rtol=1e-6)
 
 
 # ---------------------------------------------------------------- multi-Otsu

@@ -113,21 +113,6 @@ def test_cells_stand_for_all_pixels(k, gamma):
         assert surrogate_risk(points, summed.widening, gamma) == pytest.approx(level, rel=2e-3)
 
 
-def test_both_ways_into_the_solver_agree_on_images():
-    """As krcps calls it: many pixels go through cells, few do not; both are one and the same program."""
-    truth, band = heteroscedastic(60, np.random.default_rng(3), size=56)
-    labels = np.arange(56 * 56).reshape(56, 56) % 3
-    pairs = LocalData(truth, band)
-    points, sizes = paths.surrogate_points(pairs, np.arange(60), Partition(labels))
-    assert len(points.weight) < 60 * 56 * 56 == sizes.sum()
-    half = ((band.upper.astype(float) - band.lower) / 2).reshape(-1)
-    reach = np.abs(truth - (band.upper.astype(float) + band.lower) / 2).reshape(-1)
-    every = sort_points(np.tile(labels.reshape(-1), 60), half, reach)
-    through_cells = paths.solve_program(pairs, np.arange(60), Partition(labels), 0.1, [0.5])
-    whole = solve(every, np.bincount(every.group).astype(float), 0.1 * len(half), 0.5)
-    assert through_cells.objective == pytest.approx(whole.objective, rel=1e-3)
-
-
 # ---------------------------------------------------------------- gamma, d_opt
 
 

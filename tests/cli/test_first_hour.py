@@ -125,20 +125,6 @@ def test_bands_that_keep_the_promise_alone_are_told():
     assert "No interval is longer than its band" in times.note
 
 
-def test_a_calibration_by_patients_is_not_judged_by_images_in_silence(recwarn):
-    truth, samples = world()
-    band = pb.calibrated_quantiles(samples, 0.1)
-    patients = np.arange(len(truth)) // 2
-    cal = pb.calibrate(
-        truth[:120], band[:120], risk_level=0.3, method="rcps", units=pb.Units(patients[:120], name="patient")
-    )
-    interval = cal.apply(band[120:])
-    pb.evaluate(truth[120:], interval, calibration=cal, units=patients[120:])
-    assert not recwarn.list
-    with pytest.warns(UserWarning, match="counts patients, .* give units=, the patient of each image"):
-        pb.evaluate(truth[120:], interval, calibration=cal)
-
-
 def test_patches_of_source_images_are_units_by_that_name():
     truth, samples = world(80)
     band = pb.calibrated_quantiles(samples, 0.1)

@@ -35,10 +35,6 @@ def same(a, b):
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("hounsfield", "organs", "units"))
 
 
-def gray_correlation(a, b):
-    return np.corrcoef(a.ravel(), b.ravel())[0, 1]
-
-
 @pytest.mark.parametrize("per_patient", [1, 4])
 def test_a_slice_depends_on_seed_and_number_alone(per_patient):
     whole = phantoms(15, 48, 5, slices_per_patient=per_patient)
@@ -54,14 +50,6 @@ def test_every_organ_occurs_and_has_its_density(many):
     for name, (low, high) in MEDIAN_RANGE.items():
         median = np.median(many.hounsfield[many.organs == LABEL[name]])
         assert low <= median <= high, (name, median)
-
-
-def test_a_patient_looks_the_same_at_every_size():
-    small, large = phantoms(6, 64, seed=9), phantoms(6, 256, seed=9)
-    shrunk = large.images.reshape(6, 64, 4, 64, 4).mean((2, 4))
-    for i in range(6):
-        assert gray_correlation(small.images[i], shrunk[i]) > 0.9
-        assert gray_correlation(small.images[i], shrunk[i - 1]) < 0.9
 
 
 @pytest.mark.parametrize("size", [8, 33, 96, (40, 64), (64, 40), (130, 200), 512])

@@ -75,15 +75,3 @@ def test_crops_are_squares_of_the_images_and_train_a_network_for_them():
         assert done.network(torch.zeros(1, 1, 16, 24), torch.ones(1)).shape == (1, 1, 16, 24)
     with pytest.raises(ValueError, match="crop is 32, but images are 16 x 24"):
         train(world.network(base=8), large, sde=SDE, settings=Settings(steps=2, crop=32, **LITTLE))
-
-
-def test_rotations_turn_about_the_centre_by_up_to_90_degrees():
-    x = torch.zeros(400, 1, 33, 33)
-    x[:, :, 16, 22] = 1.0  # six pixels to the right
-    turned = batches.rotations(x, torch.Generator().manual_seed(0))
-    i, j = torch.meshgrid(torch.arange(33.0) - 16, torch.arange(33.0) - 16, indexing="ij")
-    mass = turned.sum((1, 2, 3))
-    row, column = (turned[:, 0] * i).sum((1, 2)) / mass, (turned[:, 0] * j).sum((1, 2)) / mass
-    assert torch.allclose((row**2 + column**2).sqrt(), torch.tensor(6.0), atol=0.3)
-    angle = torch.atan2(row, column)
-    assert np.abs(np.sort(angle.numpy()) - np.linspace(-np.pi, np.pi, 400)).max() < 0.5  # flips fill the circle

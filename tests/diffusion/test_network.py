@@ -1,7 +1,7 @@
 """NCSN++: its shape, its size, its parts."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 
@@ -40,23 +40,6 @@ def test_any_size_that_the_strides_divide_goes_through(shape):
         out = network(torch.randn(shape), torch.full(shape[:1], 0.3))
     assert out.shape == shape
     assert torch.isfinite(out).all()
-
-
-def test_squares_of_pixels_are_channels_and_come_back_where_they_were():
-    torch.manual_seed(0)
-    config = NetworkConfig(channels=2, base=8, multipliers=(1, 1), blocks=1, attention=(8,), size=16, patch=2)
-    network = NCSNpp(config).eval()
-    assert network.first.in_channels == 8
-    assert config.stride == 4
-    with pytest.raises(ValueError, match="divisible by 4"):
-        network(torch.zeros(1, 2, 18, 18), torch.ones(1))
-    for weight in network.parameters():
-        torch.nn.init.normal_(weight, std=0.2)
-    x = torch.randn(1, 2, 16, 16)
-    small = NCSNpp(replace(config, channels=8, out_channels=8, size=8, patch=1)).eval()
-    small.load_state_dict(network.state_dict())
-    out = small(torch.nn.functional.pixel_unshuffle(x, 2), torch.ones(1))
-    assert torch.equal(network(x, torch.ones(1)), torch.nn.functional.pixel_shuffle(out, 2))
 
 
 def test_the_output_depends_on_sigma_and_the_score_is_divided_by_it():

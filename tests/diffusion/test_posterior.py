@@ -82,15 +82,6 @@ def test_detail_coarser_than_sigma_min_has_the_law_of_the_posterior(name, steps)
     torch.testing.assert_close(ratio, lost, rtol=0.02, atol=0)
 
 
-@pytest.mark.parametrize(
-    "name, order, steps", [("reverse_sde", 1, 100), ("predictor_corrector", 1, 100), ("heun", 2, 12)]
-)
-def test_errors_fall_with_the_order_of_the_scheme(name, order, steps):
-    errors = [error(name, steps * 2**k)[0] for k in range(4)]
-    orders = np.log2(np.divide(errors[:-1], errors[1:]))
-    assert np.all(orders > order - 0.25)
-
-
 # ---------------------------------------------------------------- Algorithm 3
 
 

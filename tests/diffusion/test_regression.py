@@ -11,9 +11,7 @@ import gaussian_world as world  # noqa: E402
 
 from pixelbounds import bands  # noqa: E402
 from pixelbounds.diffusion import batches  # noqa: E402
-from pixelbounds.diffusion.network import Dropout  # noqa: E402
 from pixelbounds.diffusion.regression import (  # noqa: E402
-    _mask_keys,
     dropout_passes,
     n_conffusion,
     pinball,
@@ -140,28 +138,3 @@ def test_a_pass_depends_on_seed_image_and_number_alone(dropping):
     with torch.random.fork_rng([]):
         torch.manual_seed(7)  # the generator of torch has no part in it
         assert np.array_equal(dropout_passes(dropping, y, 0.5, passes=9, seed=1, batch=4)[1], fewer[1])
-
-
-@pytest.mark.parametrize("p", [0.05, 0.3])
-def test_masks_by_counting_are_those_of_dropout(p):
-    """The share that is dropped, and no correlation between passes, neighbours, channels or layers."""
-    layer = Dropout(p).train()
-    keys = list(_mask_keys(3, 5, torch.arange(64), 2))
-    x = torch.ones(64, 15, 17, 19)
-    masks = []
-    for layer.keys in keys:
-        out = layer(x)
-        assert torch.allclose(out[out != 0], torch.tensor(1 / (1 - p)))
-        masks.append((out == 0).double())
-    n = masks[0].numel()
-    for mask in masks:
-        assert abs(float(mask.mean()) - p) < 5 * (p * (1 - p) / n) ** 0.5 + 2**-17
-        shares = mask.mean((1, 2, 3))  # of every pass, spread as independent draws are
-        assert float(shares.std() / (p * (1 - p) / (n // 64)) ** 0.5) == pytest.approx(1, abs=0.4)
-        z = (mask - p) / (p * (1 - p)) ** 0.5
-        pairs = [(z[1:], z[:-1]), (z[..., 1:], z[..., :-1]), (z[:, 1:], z[:, :-1]), (z[:, :, 1:], z[:, :, :-1])]
-        for one, other in pairs:
-            assert abs(float((one * other).mean())) * n**0.5 < 5
-    one, other = (mask - p for mask in masks)
-    assert abs(float((one * other).mean())) / (p * (1 - p)) * n**0.5 < 5
-    assert layer.eval()(x) is x

@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 from small_training import assert_same_state, child, explode, small_run, state  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
-from pixelbounds.diffusion import batches  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_state, state_files  # noqa: E402
 from pixelbounds.diffusion.session import read_log  # noqa: E402
 from pixelbounds.storage.files import exclusive  # noqa: E402
@@ -90,21 +89,6 @@ def test_a_truncated_state_falls_back_on_the_one_before(tmp_path, uninterrupted)
         path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match="no state can be read"):
         small_run(tmp_path, steps=12, settings={"cosine": False})
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"settings": {"batch": 4}}, "batch = 8, this call has 4"),
-        ({"settings": {"augment": batches.flips}}, "augment = rotations, this call has flips"),
-        ({"settings": {"sigma_top": 0.5}}, "sigma_top = None"),
-    ],
-)
-def test_another_configuration_is_refused_and_the_state_is_kept(uninterrupted, change, message):
-    before = state_files(uninterrupted)[0].read_bytes()
-    with pytest.raises(ValueError, match=message):
-        small_run(uninterrupted, **change)
-    assert state_files(uninterrupted)[0].read_bytes() == before
 
 
 def test_a_diverged_run_keeps_the_last_good_state_and_goes_on_from_it_at_a_lower_rate(tmp_path):

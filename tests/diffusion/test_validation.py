@@ -74,17 +74,6 @@ def test_the_average_with_the_least_validation_loss_is_returned_and_patience_end
     assert measured == pytest.approx(done.loss, rel=1e-6)
 
 
-def test_a_run_that_ended_by_patience_is_finished_until_its_patience_grows(tmp_path):
-    first = by_heart(tmp_path, patience=5)
-    content = (tmp_path / "log.jsonl").read_bytes()
-    again = by_heart(tmp_path, patience=5)
-    assert (again.step, again.best, again.loss) == (first.step, first.best, first.loss)
-    assert (tmp_path / "log.jsonl").read_bytes() == content
-    for a, b in zip(first.network.parameters(), again.network.parameters(), strict=True):
-        assert torch.equal(a, b)
-    assert by_heart(tmp_path, patience=8).step > first.step
-
-
 # ---------------------------------------------------------------- resuming
 
 
@@ -143,19 +132,6 @@ def test_a_network_that_learned_nothing_is_refused_with_a_remedy():
     learned.check()
     with pytest.raises(ValueError, match="no better"):
         training.Trained(None, 1, 0.0, {}, float("nan"), 1.0).check()
-
-
-# ---------------------------------------------------------------- schedule
-
-
-@pytest.mark.parametrize("length", [{"steps": 40}, {"seconds": 180.0}])
-def test_a_short_run_does_not_end_inside_its_warmup(length):
-    settings = Settings(learning_rate=1.0, warmup=500, cosine=False, **length)
-    rates = [settings.rate(step, settings.done(step, 4.5 * step)) for step in range(40)]  # 40 steps in 180 seconds
-    assert rates[0] < 0.01
-    assert rates[4:] == [1.0] * 36
-    long = Settings(steps=100_000, learning_rate=1.0, warmup=500, cosine=False)
-    assert long.rate(249, 249 / 100_000) == 0.5  # as told, where the run is long
 
 
 # ---------------------------------------------------------------- what a run tells

@@ -4,12 +4,11 @@ import resource
 
 import numpy as np
 import pytest
-import zarr
 from medical import hounsfield, nibabel, pydicom, scan_of, write_dicom, write_nifti
 from medical import open_ct as open_images
 
 import pixelbounds as pb
-from pixelbounds.formats.maps import is_ours, write_interval
+from pixelbounds.formats.maps import write_interval
 from pixelbounds.formats.scans import Images
 
 VALUES = hounsfield(5, 7, 6)
@@ -258,19 +257,3 @@ def test_what_cannot_be_written_is_said_first(tmp_path, plain):
         write_interval(tmp_path / "mine.zarr", interval)
     assert left_behind(tmp_path) == ["mine.zarr"]
     assert (tmp_path / "mine.zarr" / "thesis.txt").read_text() == "all my work"
-
-
-def test_only_what_we_wrote_of_a_kind_is_replaced(tmp_path):
-    for kind in ("interval", "bands", "score"):
-        zarr.create_group(tmp_path / kind, attributes={"pixelbounds": {"kind": kind}})
-    zarr.create_group(tmp_path / "foreign")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "maps" / "scan_1" / "lower").mkdir(parents=True)
-    (tmp_path / "scans" / "scan_1" / "mri").mkdir(parents=True)
-    (tmp_path / "more" / "scan_1" / "lower").mkdir(parents=True)
-    (tmp_path / "more" / "scan_1" / "thesis.txt").touch()
-    (tmp_path / "pictures").mkdir()
-    (tmp_path / "pictures" / "a.png").touch()
-    ours = {x.name for x in tmp_path.iterdir() if is_ours(x, "interval", "bands", "maps")}
-    assert ours == {"interval", "bands", "maps", "empty"}
-    assert {x.name for x in tmp_path.iterdir() if is_ours(x, "interval")} == {"interval", "empty"}

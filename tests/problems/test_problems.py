@@ -81,16 +81,6 @@ def test_the_solution_is_the_pseudo_inverse(make, rng):
     assert np.linalg.norm(exact) <= np.linalg.norm(x) * (1 + 1e-6)  # of least norm
 
 
-def test_rays_keep_the_mass_and_turn_with_the_image():
-    x = np.zeros((1, 8, 8))
-    x[0, 2, 5] = 8.0
-    sinogram = ct(2, 8).forward(x)[0]
-    np.testing.assert_allclose(sinogram.sum(axis=1), 1)
-    bins = sinogram.shape[1]
-    centre = (np.arange(bins) * sinogram).sum(axis=1) - (bins - 1) / 2
-    np.testing.assert_allclose(centre, [1.5, -1.5], atol=1e-12)  # 5 - 3.5 across, then 2 - 3.5 down
-
-
 def test_photons_are_counted(rng):
     x = np.full((200, 8, 8), 0.5)
     problem = poisson(deblur(1.0), 50.0)

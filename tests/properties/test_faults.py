@@ -1,7 +1,6 @@
 """Killed workers and drivers, damaged and missing chunks, full disks: nothing finished is lost, no bit changes."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -191,39 +190,3 @@ def test_the_commands_name_it_or_skip_it(damaged, arrays, wanted):
     assert found.record.digest == few.record.digest
     np.testing.assert_array_equal(found.widening, few.widening)
     assert "2 could not and were left out: nothing is promised for such" in found.guarantee
-
-
-# ---------------------------------------------------------------- a full disk
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A folder on a disk that is nearly full, and what frees it."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no disk may be mounted here")
-    (folder / "filler").write_bytes(bytes(shutil.disk_usage(folder).free - 150 * 1024))
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.mark.parametrize("where", ["here", "there"])
-def test_the_disk_is_full_while_bands_are_written(tmp_path, small_disk, arrays, wanted, client, where):
-    samples, out = store(tmp_path, "s.zarr", arrays[1], (1,)), small_disk / "b.zarr"
-    with (
-        pytest.raises(OSError, match="No space left"),
-        execution.running(client if where == "there" else None, memory="300K"),
-    ):
-        samplers.bands_to(samples, out, 0.1)
-    part = small_disk / "b.zarr.part"
-    done = marks_of(part)
-    assert done
-    assert not out.exists()
-    (small_disk / "filler").unlink()
-    with execution.running(client if where == "there" else None, memory="300K"):
-        band, _ = samplers.bands_to(samples, out, 0.1)
-        found = pb.calibrate(arrays[0], band.map(lambda x: x[:]), **CHOICES)
-    assert marks_of(out).items() > done.items()
-    assert found.to_bytes() == wanted[0].to_bytes()

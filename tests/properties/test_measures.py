@@ -183,37 +183,6 @@ def test_scales_that_differ_are_told():
             pb.calibrate(*on_scales(both, both), risk_level=0.2, method="rcps", limits=(0, both))
 
 
-@pytest.mark.parametrize("kind", ["constant band", "sparse truth", "constant truth", "blurred"])
-def test_images_of_little_contrast_are_no_other_scale(rng, kind):
-    truth = rng.uniform(0, 1, (40, 8, 8))
-    centre = np.full_like(truth, 0.5)
-    if kind == "sparse truth":  # a bright pixel in 64, which a denoiser halves
-        truth[:] = 0
-        truth[:, 4, 4] = np.linspace(0.9, 1, 40)
-        centre = truth / 2
-    elif kind == "constant truth":
-        truth[:] = 0.5
-    elif kind == "blurred":
-        centre = 0.5 + 0.1 * (truth - 0.5)
-    width = 0.2 if kind == "constant band" else 0.01  # it knows nothing, and says so
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        pb.calibrate(truth, pb.Band(centre - width, centre + width), risk_level=0.2, method="rcps")
-
-
-def test_calibrate_tells_lengths_before_and_after(wide, tmp_path):
-    words = "calibrate", wide / "old", wide / "old.npz", *RISK, *WIDE, "--out", tmp_path / "cal.safetensors"
-    lengths = done(*words)["lengths"]
-    with np.load(wide / "old.npz") as band:
-        ends = {name: np.clip(x, 0, 1) for name, x in band.items()}
-    assert lengths["images"] <= 2 * SCANS
-    assert lengths["band"] == pytest.approx((ends["upper"] - ends["lower"]).mean(), rel=0.1)
-    assert lengths["interval"] > 1.5 * lengths["band"]
-    told = flat(call(*words, "--force").stdout)
-    assert f"{lengths['band']:.4f} of the bands, {lengths['interval']:.4f} of the intervals" in told
-    assert "no promise" in told
-
-
 @pytest.mark.parametrize("limits", [(0.0, 1.0), (-1.0, 3.0)])
 def test_eight_bits_are_read_alike_everywhere(tmp_path, rng, limits):
     truth = rng.integers(0, 256, (60, 8, 8), np.uint8)

@@ -83,29 +83,6 @@ def test_only_what_changed_is_made_again(tmp_path):
     assert len(again) == 1
 
 
-@pytest.mark.parametrize("how", ["moved", "spelled", "linked", "mapped"])
-def test_the_same_samples_under_another_name_are_gone_on_with(tmp_path, how, monkeypatch):
-    samples = drawn(tmp_path, 1)
-    half_made(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")
-    before = written(tmp_path / "b.zarr.part")
-    monkeypatch.chdir(tmp_path)
-    if how == "moved":
-        (tmp_path / "samples.zarr").rename(tmp_path / "elsewhere.zarr")
-        source = opened("elsewhere.zarr")
-    elif how == "spelled":
-        source = opened("../" + tmp_path.name + "/samples.zarr")
-    elif how == "linked":
-        (tmp_path / "link.zarr").symlink_to("samples.zarr")
-        source = opened("link.zarr")
-    else:  # the same values in a file of another kind
-        np.save(tmp_path / "samples.npy", samples)
-        source = np.load(tmp_path / "samples.npy", mmap_mode="r")
-    with execution.running(**SMALL):
-        band, _ = samplers.bands_to(source, "b.zarr")
-    same_bands(band, samples)
-    assert written(tmp_path / "b.zarr").items() > before.items()
-
-
 @pytest.mark.parametrize("changed", ["samples", "features", "calibration"])
 def test_intervals_are_about_what_lies_there_now(tmp_path, changed):
     truth, samples = world(N, seed=1)

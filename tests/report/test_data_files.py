@@ -38,12 +38,6 @@ def test_a_page_names_its_files_and_theirs_is_the_data(write):
     assert HOSTILE in json.loads(json.loads(next(folder.glob("0001-pictures-*")).read_text()[46:-3]))[0][2]
 
 
-def test_the_same_arguments_give_the_same_files(write):
-    first, second = write("a.html"), write("b.html")
-    assert names_in(first) == names_in(second)
-    assert first.read_text().replace("a_files", "b_files") == second.read_text()
-
-
 def test_an_earlier_page_leaves_nothing_behind_and_what_is_not_ours_stays(write):
     page = write("a.html")
     folder = page.with_name("a_files")

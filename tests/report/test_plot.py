@@ -50,17 +50,6 @@ def test_promises_show_level_and_what_was_seen(world):
         assert [list(x) for x in drawn[1:3]] == [[0.2, 0.2], [0.25, 0.25]]
 
 
-def test_curve_strata_and_samples_have_names(world):
-    cal, truth, interval, ev = world
-    axes = pb.plot.calibration(cal, ev)
-    assert axes.get_title(loc="left") == "all pixels: pixels outside; certified is the level, 20%"
-    assert len(pb.plot.strata(ev, "edge").get_yticklabels()) == len(ev.by_edge)
-    with pytest.raises(ValueError, match="by is 'size'"):
-        pb.plot.strata(ev, "size")
-    with pytest.raises(ValueError, match="looked at no promises"):
-        pb.plot.promises(pb.evaluate(truth, interval))
-
-
 def test_a_notebook_shows_what_things_are(world):
     cal, truth, interval, ev = world
     for thing, words in {

@@ -194,24 +194,6 @@ def large(tmp_path, monkeypatch):
     return world().write(tmp_path / "my report.html")
 
 
-def test_only_what_is_looked_at_is_read(open_page, large):
-    folder = large.with_name("my report_files")
-    assert len(list(folder.iterdir())) == 5  # three images, and pictures of two
-    page = open_page(large)
-    assert sum("image" in name for name in open_page.beside) == 1
-    page.mouse.move(*place(page, 3, 9))
-    expect(page.locator("#where")).to_have_text("row 3, column 9")
-    assert page.text_content("#interval").startswith(f"{world().examples[0].lower[3, 9]:.3f}")
-    page.locator("#next").click()
-    page.wait_for_selector('#picture[data-image="1"]')
-    page.locator("#previous").click()
-    page.wait_for_selector('#picture[data-image="0"]')
-    assert sum("image" in name for name in open_page.beside) == 2  # what was read is not read again
-    page.locator("#examples figure").last.scroll_into_view_if_needed()
-    expect(page.locator("#examples figure").last.locator("img")).to_have_count(7)
-    assert page.locator("[data-pictures]").count() == 0
-
-
 def test_a_page_without_its_folder_and_a_changed_file_say_so(browser, large):
     context = browser.new_context()
     page = context.new_page()

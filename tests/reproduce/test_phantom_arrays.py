@@ -1,7 +1,5 @@
 """What `reproduce phantom --train` leaves can be put into the repository and the package, and other phantoms cannot."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -35,39 +33,3 @@ def test_what_is_packed_comes_back_in_8_bits_with_ends_rounded_outward():
     del given["fresh"]
     with pytest.raises(ValueError, match="lacks fresh"):
         phantom_arrays.pack_arrays(given, {}, demo)
-
-
-@pytest.fixture
-def work(tmp_path, monkeypatch):
-    """`work` with the first of the packaged arrays, and a folder of its own for what is packaged."""
-    folder, target = tmp_path / "work", tmp_path / "embedded"
-    (folder / "material").mkdir(parents=True)
-    (folder / "score").mkdir()
-    for name, x in phantom_arrays.phantom_arrays().items():
-        if name != "figures":
-            np.save(folder / "material" / f"{name}.npy", x[:6])
-    (folder / "material" / "figures.json").write_text(
-        json.dumps(
-            {"score": {"samples": 19, "steps": 16, "miscoverage": 0.2, "sigma_0": 0.2}, "regressor": {"step": 1}}
-        )
-    )
-    (folder / "score" / "score.safetensors").write_bytes(b"network")
-    monkeypatch.setattr(packaged, "network_file", lambda: target / "score.safetensors")
-    monkeypatch.setattr(packaged, "CALIBRATION", 4)
-    monkeypatch.setattr(package, "FILE", tmp_path / "phantoms.xz")
-    monkeypatch.setattr("sys.argv", ["package", str(folder)])
-    return folder
-
-
-def test_arrays_and_network_are_packaged(work, tmp_path):
-    given = {file.stem: np.load(file) for file in (work / "material").glob("*.npy")}
-    package.main()
-    small, about = packaged.unpack_bands((tmp_path / "embedded" / "bands.xz").read_bytes())
-    arrays, figures = phantom_arrays.unpack_arrays((tmp_path / "phantoms.xz").read_bytes(), small)
-    assert np.array_equal(arrays["mean"], given["mean"])
-    assert (figures["samples"], figures["regressor"]["step"]) == (19, 1)
-    for name in ("lower", "upper"):
-        assert np.abs(small[name] - given[name]).max() <= 1.01 / packaged.STEPS  # ends go outward once more
-    assert np.array_equal(small["fresh"], given["fresh"][4:])
-    assert about == {"samples": 19, "steps": 16, "miscoverage": 0.2, "sigma_0": 0.2}
-    assert (tmp_path / "embedded" / "score.safetensors").read_bytes() == b"network"

@@ -1,17 +1,10 @@
 """Which images are held out: never those for development, whole scans, the same for the command and the GPU script."""
 
-import sys
-from importlib import import_module
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from reproduce.experiment import load_experiment
-
 pytest.importorskip("torch")
 
-from reproduce.pipeline import _parts
 from reproduce.splits import split_images
 
 
@@ -65,20 +58,3 @@ def test_nothing_that_is_held_out_was_seen_before(units, seed):
         assert np.array_equal(parts[name], np.flatnonzero(np.isin(of, of[parts[name]])))
     held = np.unique(of[parts["held_out"]], return_counts=True)[1]
     assert units is None or len(held) >= 0.3 * len(np.unique(of))  # spread over many scans
-
-
-@pytest.mark.parametrize("name", ["faces64", "ct64"])
-def test_the_gpu_script_and_the_command_hold_out_the_same_images(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2]), *sys.path])
-    bench = import_module("reproduce.gpu.bench")
-    scan = np.arange(7000) if name == "faces64" else some_scans(181)  # as `reproduce.gpu.sets` writes them
-    count = len(scan)
-    plan = load_experiment(name).changed(data={"size": 2})
-    pixels = np.arange(4 * count).astype(np.uint8).reshape(count, 2, 2)
-    np.savez(tmp_path / "data.npz", **{plan.data.key: pixels, "scan": scan})
-    parts = _parts(plan, tmp_path / "data.npz", tmp_path)
-    found = bench.pictures(name, tmp_path / "data.npz", plan.data.held_out)
-    assert np.array_equal(found.numbers, parts["held_out"][1])
-    for part, own in {"train": found.train, "tune": found.validation, "held_out": found.measured}.items():
-        images, numbers = parts[part]
-        assert np.array_equal(own, images.pixels[numbers])

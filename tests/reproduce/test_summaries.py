@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,8 +13,6 @@ from reproduce.results import load_results, run_experiment
 from reproduce.results_page import write_pages
 from reproduce.summaries import (
     difference_markdown,
-    gain_markdown,
-    gains,
     latex,
     markdown,
     summaries,
@@ -61,26 +58,6 @@ def by_key(made):
 def test_draws_above_counts_risks_beyond_the_level_only(made):
     assert by_key(made)["calibrated/frontier/betting"].above == 0.1  # 0.06 is above 0.05, 0.05 is not
     assert by_key(made)["calibrated/frontier/hoeffding"].uncertified == 3
-
-
-def test_the_gain_is_shown_against_every_procedure_and_among_scans(made):
-    for draw in range(10):
-        few = [record(draw, "calibrated/krcps_few/hoeffding_bentkus", 0.19 + x, cell=CELLS[0] | {"n_opt": 64, "k": k})
-               for x, k in ((0.01, 4), (0.0, 8))]  # fmt: skip
-        scans = [record(draw, f"calibrated/{name}/betting/scan 0.05", length, groups="1 single")
-                 for name, length in (("krcps_plain", 0.4), ("frontier", 0.3))]  # fmt: skip
-        made["records"] += [record(draw, "calibrated/rcps/betting", 0.17), *few, *scans]
-    found = {d.reference.key: d for d in gains(made)}
-    ours = 0.8 * (0.2 + 0.001 * np.arange(10)).mean()
-    assert found["calibrated/krcps_best/hoeffding_bentkus"].value == pytest.approx(-0.2)
-    assert found["calibrated/krcps_equal/hoeffding_bentkus"].value == pytest.approx(ours / 0.19 - 1)
-    assert found["calibrated/rcps/betting"].value == pytest.approx(ours / 0.17 - 1)
-    assert found["calibrated/krcps_plain/betting/scan 0.05"].value == pytest.approx(-0.25)
-    assert "| K-RCPS, K = 8 | betting | scan, epsilon 0.05 | -25.0% |" in gain_markdown(made)
-    assert by_key(made)["calibrated/krcps_equal/hoeffding_bentkus"].cell == "n_opt 64, d_opt all, K 8"
-    text = markdown(made)
-    assert text.count("(one group: as RCPS)") == 1
-    assert text.count("| each cell |") == 2  # picked on the validation images: no promise for the pick
 
 
 def test_tables_hold_every_row_and_the_papers_numbers(made):

@@ -136,26 +136,6 @@ def test_what_raises_midway_loses_nothing_and_goes_on_to_the_same_bits(tmp_path)
     np.testing.assert_array_equal(open_run(out)["lower"][:], wanted.lower[:])
 
 
-def test_a_sampler_that_ignores_its_seed_cannot_go_on(tmp_path):
-    rng, out, calls = np.random.default_rng(0), tmp_path / "run.zarr", []
-
-    def forgetful(observation, samples, seed):
-        calls.append(seed)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return noisy(observation, samples, int(rng.integers(2**32)))
-
-    part = tmp_path / "run.zarr.part"
-    with pytest.raises(KeyboardInterrupt):
-        bands_from(forgetful, Y, samples=M, out=out, name="forgetful")
-    before = open_run(part)["lower"][:2]
-    with pytest.raises(ValueError, match=r"image 0 of .* ignores its seed.*What is finished is kept"):
-        bands_from(forgetful, Y, samples=M, out=out, name="forgetful")
-    np.testing.assert_array_equal(open_run(part)["lower"][:2], before)
-    with pytest.raises(ValueError, match=r"other inputs .*sampler is .*forgetful.*seed is 0 there and 1 here"):
-        bands_from(noisy, Y, samples=M, seed=1, out=out)
-
-
 def test_a_sampler_that_takes_many_observations_draws_the_same(tmp_path):
     calls = []
 

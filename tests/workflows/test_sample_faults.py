@@ -138,19 +138,6 @@ def test_other_limits_than_the_networks_are_refused(world, score, whole, tmp_pat
     same(again, whole)  # to say the same is no error
 
 
-@pytest.mark.parametrize("content", [b"", b"\1\1\1"])
-def test_an_image_whose_mark_is_damaged_is_drawn_again(world, score, whole, tmp_path, content):
-    y, out = np.load(world / "y.npy"), tmp_path / "run.zarr"
-    shutil.copytree(whole.path, out)
-    (out / "done" / "c.3").write_bytes(content)
-    assert open_run(out).done.tolist() == [True, True, True, False, True, True]
-    with pytest.raises(ValueError, match="5 of 6 images; run the same"):
-        open_run(out).band()
-    for repair in (True, False):
-        (out / "done" / "c.3").write_bytes(content)
-        same(sample_to(score, y, out, SampleOptions(**{**vars(OPTIONS), "repair": repair})), whole)
-
-
 @pytest.mark.parametrize("how", ["truncate", "flip", "remove"])
 def test_a_damaged_image_is_named_and_can_be_drawn_again(world, score, whole, tmp_path, how):
     y = np.load(world / "y.npy")

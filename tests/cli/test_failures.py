@@ -1,5 +1,6 @@
 """Wrong input, full disks, interrupts: a message and an exit code, nothing broken left behind, never a traceback."""
 
+import ast
 import json
 import os
 import resource
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -261,3 +263,27 @@ entry.main()
     assert process.stdout.readline() == "ready\n"
     os.kill(process.pid, number)
     assert process.wait(timeout=300) == code
+
+
+# ---------------------------------------------------------------- every message of the package
+
+
+def fixed_words(node):
+    """The text of a message, with X for what is put into it."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(x.value if isinstance(x, ast.Constant) else "X" for x in node.values)
+    return fixed_words(node.left) + fixed_words(node.right) if isinstance(node, ast.BinOp) else ""
+
+
+def test_messages_take_at_most_three_lines_of_a_terminal():
+    found, long = 0, []
+    for file in Path(pb.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+                text = fixed_words(node.exc.args[0])
+                found += bool(text)
+                long += [f"{file.name}:{node.lineno}: {text}"] if len(text) > 3 * 80 else []
+    assert found > 500
+    assert not long, "\n".join(long)

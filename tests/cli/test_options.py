@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import fields
 
 import pytest
@@ -69,6 +70,16 @@ def test_help_shows_no_types_of_flags_and_an_example(words):
     text = shown(*words, "--help")
     assert "<bool>" not in text
     assert "Example" in text
+
+
+@pytest.mark.parametrize("words", list(all_commands()), ids=" ".join)
+def test_options_stand_in_groups(words):
+    """Nobody reads a list of thirty."""
+    one = typer.main.get_command(app)
+    for word in words:
+        one = one.commands[word]
+    panels = Counter(x.rich_help_panel for x in one.params if x.param_type_name == "option")
+    assert max(panels.values()) <= 12, panels
 
 
 def test_common_options_come_first():

@@ -38,7 +38,7 @@ class _Help:
         for one in parameters:
             if getattr(one, "is_flag", False):
                 one.metavar = ""
-            if one.name == "help":
+            if one.name == "help" and isinstance(self, TyperCommand):
                 one.rich_help_panel = LAST_PANEL
         return parameters
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,36 +19,37 @@ if TYPE_CHECKING:
     from ..workflows import SampleOptions
 
 
+_how = partial(typer.Option, rich_help_panel="Sampler")
+_kept = partial(typer.Option, rich_help_panel="What is drawn and kept")
+_inverse = partial(typer.Option, rich_help_panel="Inverse problems")
+
+
 @dataclass(frozen=True)
 class SamplerOptions:
     """How to sample; `workflows.SampleOptions` has the same names."""
 
     sigma_0: Annotated[float | None, typer.Option("--sigma0", help="Noise deviation of the observations.")] = None
-    samples: Annotated[int | None, typer.Option(help="Samples (or passes with dropout) per image; 79 by default.")] = (
-        None
-    )
+    samples: Annotated[int | None, typer.Option(help="Samples (or passes) per image; 79 by default.")] = None
     miscoverage: Annotated[
         float | None, typer.Option(help="Share of future samples that a band may miss; 0.1 by default.")
     ] = None
-    sampler: Annotated[
-        str | None, typer.Option(help="heun (default), reverse_sde, predictor_corrector or euler_maruyama.")
+    sampler: Annotated[str | None, _how(help="heun (default), reverse_sde, predictor_corrector or euler_maruyama.")] = (
+        None
+    )
+    steps: Annotated[int | None, _how(help="Steps of the sampler; by default its own number.")] = None
+    seed: Annotated[int, _how(help="With image and sample number, it determines every draw.")] = 0
+    batch: Annotated[int | None, _how(help="Images in the network at a time; less needs less memory.")] = None
+    device: Annotated[str | None, _how(help="cpu, cuda or cuda:1; a GPU if there is one.")] = None
+    compile: Annotated[
+        bool | None, _how("--compile/--no-compile", help="Use torch.compile; by default where it pays.")
     ] = None
-    steps: Annotated[int | None, typer.Option(help="Steps of the sampler; by default its own number.")] = None
-    seed: Annotated[int, typer.Option(help="With image and sample number, it determines every draw.")] = 0
-    batch: Annotated[int | None, typer.Option(help="Images in the network at a time; less needs less memory.")] = None
-    held_out: Annotated[
-        int | None, typer.Option(help="Further draws per image, kept to check coverage; 0 by default.")
-    ] = None
-    keep_samples: Annotated[bool | None, typer.Option("--keep-samples", help="Keep all samples, in float16.")] = None
+    held_out: Annotated[int | None, _kept(help="Further draws per image to check coverage; 0 by default.")] = None
+    keep_samples: Annotated[bool | None, _kept("--keep-samples", help="Keep all samples, in float16.")] = None
+    repair: Annotated[bool, _kept("--repair", help="Draw damaged images again.")] = False
     limits: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="Least and greatest pixel value, where the network's file has none."),
+        typer.Option(metavar="LOW HIGH", help="Possible values, where the network's file has none."),
     ] = None
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU if there is one.")] = None
-    compile: Annotated[
-        bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile; by default where it pays.")
-    ] = None
-    repair: Annotated[bool, typer.Option("--repair", help="Draw damaged images again.")] = False
 
 
 @command("sample", stopped="finished images are kept; run the same command to resume")
@@ -63,16 +65,14 @@ def sample_command(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to resume.")],
+    how: SamplerOptions,
     read: Annotated[ReadOptions, ("window", "raw")],
     large: Annotated[Resources, ("scheduler",)],
-    how: SamplerOptions,
     key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
-    images: str | None = typer.Option(None, help="A range of the observations, START:STOP; they keep their numbers."),
-    problem: Annotated[
-        Path | None, typer.Option(help="A TOML file that says what was observed: CT, MRI, blur, ...; see docs.")
-    ] = None,
-    method: str | None = typer.Option(None, help="With --problem: mmps (default), pigdm or dps."),
-    sweeps: int | None = typer.Option(None, help="With --problem: runs of the SDE, one after the other; 1 by default."),
+    images: str | None = _kept(None, help="A range of the observations, START:STOP; they keep their numbers."),
+    problem: Annotated[Path | None, _inverse(help="A TOML file that says what was observed: CT, MRI, blur.")] = None,
+    method: Annotated[str | None, _inverse(help="mmps (default), pigdm or dps.")] = None,
+    sweeps: Annotated[int | None, _inverse(help="Runs of the SDE, one after the other; 1 by default.")] = None,
 ) -> Outcome:
     """Sample the posterior of observations into a zarr store of bands, or resume an interrupted run.
 

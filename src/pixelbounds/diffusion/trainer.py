@@ -88,9 +88,8 @@ class Trained:
         if not self.loss < self.trivial:
             raise ValueError(
                 f"after {self.step} steps the loss is {self.loss:.4g}, no better than the {self.trivial:.4g} of a "
-                "denoiser that changes nothing or answers with the mean: nothing was learned; give the run more steps "
-                "or seconds and the same command goes on, or start anew with another learning rate, and see whether "
-                "the limits and sigma_max suit the images"
+                "denoiser that changes nothing: nothing was learned; give the run more steps or seconds (the same "
+                "command goes on), or start anew with another learning rate"
             )
 
 

@@ -127,9 +127,8 @@ def check_patients(what: str, images: Images, patients: str | None, other: str =
     digest = patients_digest(images)
     if digest is not None and patients is not None and digest != patients:
         raise FormatError(
-            f"{what} and {other} are not of the same patients, slice by slice: PatientIDs, taken in order, differ, so "
-            f"image by image they do not belong together. Give both of the same patients and slices, or make {other} "
-            "anew; where only names differ, say who is who in the order of the images with --units FILE"
+            f"{what} and {other} are not of the same patients, slice by slice: PatientIDs, in order, differ. Give both "
+            f"of the same slices, or make {other} anew; where only names differ, say who is who with --units FILE"
         )
 
 

@@ -88,6 +88,12 @@ def test_common_options_come_first():
     assert sorted(order, key=text.index) == list(order)
 
 
+def test_lines_of_a_result_end_where_their_words_do():
+    lines = shown("plan", "--images", "300").splitlines()
+    assert any("slack of each bound" in line for line in lines)
+    assert not [line for line in lines if line != line.rstrip()]
+
+
 def test_the_program_alone_names_the_first_commands():
     text = shown()
     named = [line.split()[1] for line in text.splitlines() if line.startswith("  pixelbounds")]

@@ -234,8 +234,11 @@ def _show(outcome: Outcome, machine: bool, notes: list[str]) -> None:
         facts = {**outcome.facts, **({"notes": notes} if notes else {})}
         typer.echo(json.dumps(facts, default=_plain, allow_nan=False))
     console = stdout()
-    for part in () if machine else outcome.text:
-        console.print(part)
+    with console.capture() as shown:
+        for part in () if machine else outcome.text:
+            console.print(part)
+    for line in shown.get().splitlines():
+        typer.echo(line.rstrip())
     sys.stdout.flush()
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..workflows.request import Request, Resources, Truth
+from ..workflows.request import ArrivalOptions, Request, Resources, Truth
 from .command import Outcome, certified, command, images_in_words, in_short, written
 from .options import (
     ANYTIME_OPTIONS,
     NO_HOLES,
-    ArrivalOptions,
     BandPath,
     Force,
     ReadOptions,
@@ -70,9 +69,7 @@ def add_command(
     from ..workflows.anytime import add_files
 
     with large.reporting("counting") as resources:
-        made = add_files(
-            state, truth, bands, out=out, reading=read.reading(), resources=resources, **vars(new),
-        )  # fmt: skip
+        made = add_files(state, truth, bands, out=out, new=new, reading=read.reading(), resources=resources)
     rows = {"counted": images_in_words(made.counted)}
     if made.repeated:
         rows["not counted"] = f"{images_in_words(made.repeated)} that were counted before (new ones: --batch NAME)"

@@ -9,9 +9,9 @@ import typer
 
 from ..calibration.text import trust_in_words
 from ..images.measure import length_in_words
-from ..workflows.request import Resources
+from ..workflows.request import Features, Resources, TestLabels
 from .command import Outcome, command, first_of, images_in_words, in_short, skipped_in_words, written
-from .options import BandPath, Features, Force, Identifiers, ReadOptions, TestLabels
+from .options import BandPath, Force, Identifiers, ReadOptions
 
 if TYPE_CHECKING:
     from ..workflows.apply import Applied

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..workflows.request import Request, Resources, Truth, method_option
+from ..workflows.request import Regions, Request, Resources, Truth, method_option
 from .command import Outcome, certified, command, images_in_words, in_short, written
 from .options import (
     FEDERATED,
@@ -15,7 +15,6 @@ from .options import (
     BandPath,
     Force,
     ReadOptions,
-    Regions,
 )
 
 _Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]

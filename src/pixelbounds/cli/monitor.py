@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..workflows.request import Resources, Truth
+from ..workflows.request import ArrivalOptions, Resources, Truth
 from .command import ALARM, OK, Outcome, command, in_short, written
-from .options import NO_HOLES, ArrivalOptions, BandPath, Force, ReadOptions
+from .options import NO_HOLES, BandPath, Force, ReadOptions
 
 if TYPE_CHECKING:
     from ..monitoring import Status
@@ -44,7 +44,7 @@ def update_command(
     with large.reporting("counting") as resources:
         status = update_state(
             state, truth, bands, calibration=calibration, false_alarm=false_alarm, reading=read.reading(),
-            resources=resources, **vars(new),
+            resources=resources, new=new,
         )  # fmt: skip
     return _outcome(status, state)
 
@@ -69,8 +69,8 @@ def drift_command(
 
     with large.reporting("comparing") as resources:
         status = check_drift_state(
-            state, bands, calibration=calibration, false_alarm=false_alarm, features=new.features, labels=new.labels,
-            batch=new.batch, reading=read.reading(), resources=resources,
+            state, bands, calibration=calibration, false_alarm=false_alarm, new=new, reading=read.reading(),
+            resources=resources,
         )  # fmt: skip
     return _outcome(status, state)
 

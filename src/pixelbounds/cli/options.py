@@ -6,19 +6,13 @@ those two alone, and the others keep their defaults. `command` turns the fields 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ..workflows.request import Features, ReadOptions, Request, TestLabels, one_of
-
-if TYPE_CHECKING:
-    pass
-
-
-# ---------------------------------------------------------------- single ones
+from ..workflows.request import ReadOptions, Request, one_of
 
 BandPath = Annotated[
     Path,
@@ -37,34 +31,8 @@ Identifiers = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
-Regions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--region",
-        metavar="TEXT",
-        help="Region of a promise on these images, may be given several times: labels.nii.gz:2,name=heart; "
-        "women.npy,name=women; body; edges:0.05.",
-    ),
-]
-
-
-# ---------------------------------------------------------------- groups
-
 _REQUEST = tuple(field.name for field in fields(Request))
 ANYTIME_OPTIONS = tuple(name for name in _REQUEST if name not in ("bound", "n_fit"))
 FEDERATED = tuple(name for name in _REQUEST if name not in ("family", "features", "labels"))
-
-
-@dataclass(frozen=True)
-class ArrivalOptions:
-    """What is known of images that arrive; functions of `workflows` have the same names."""
-
-    regions: Regions = None
-    features: Features = None
-    labels: TestLabels = None
-    batch: Annotated[
-        str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")
-    ] = None
-
 
 NO_HOLES = tuple(field.name for field in fields(ReadOptions) if field.name not in ("skip_bad", "fill_missing"))

@@ -7,7 +7,6 @@ has counted all of its images or none, and may be run again, since a call with t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from ..monitoring.arrivals import RepeatedBatch
 from ..storage.files import exclusive
 from .calibrate import OpenRequest, bands_store, warn_second_try
 from .monitor import open_arrivals
-from .request import Request, Resources
+from .request import ArrivalOptions, Request, Resources
 
 _STATE = (".safetensors",)
 
@@ -67,30 +66,23 @@ def add_files(
     *,
     out: FilePath | None = None,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    regions: Sequence[str] | None = None,
-    features: FilePath | None = None,
-    labels: FilePath | None = None,
-    batch: str | None = None,
+    new: ArrivalOptions = ArrivalOptions(),  # noqa: B008 - frozen
     resources: Resources = Resources(),  # noqa: B008 - frozen
 ) -> Arrived:
-    """Let the images of some files arrive; `out` is the calibration file, written where one can be certified.
-
-    regions    of promises, as texts, on these images: "heart.npy,name=heart"
-    batch      a name of these images, which count once under it
-    """
+    """Let the images of some files arrive; `out` is the calibration file, written where one can be certified."""
     target = _target(out, state, truth, bands)
     with exclusive(_existing(state)):
         anytime = AnytimeCalibration.load(state)
         with running(**vars(resources)) as execution, ExitStack() as stack:
-            new = open_arrivals(anytime.start, truth, bands, reading, execution, regions, features, labels)
-            images, band = new.images, _whole(new.bands, execution, stack)
+            arrived = open_arrivals(anytime.start, truth, bands, reading, execution, new)
+            images, band = arrived.images, _whole(arrived.bands, execution, stack)
             units = None
-            if anytime.by_unit or new.reading.units is not None:
-                units = open_units(images, new.reading)
+            if anytime.by_unit or arrived.reading.units is not None:
+                units = open_units(images, arrived.reading)
             else:
                 warnings.warn(INDEPENDENT, stacklevel=2)
             try:
-                counted = anytime.add(images.pixels, band, units=units, batch=batch, **new.given)
+                counted = anytime.add(images.pixels, band, units=units, batch=new.batch, **arrived.given)
             except RepeatedBatch as repeated:
                 if repeated.images < len(images):
                     raise

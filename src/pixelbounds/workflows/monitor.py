@@ -7,7 +7,7 @@ any moment it has counted all of its images or none. Run again it counts nothing
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from .agreement import check_images, reading_for
 from .apply import bands_for
 from .calibrate import known_of
 from .promise_regions import named_regions
-from .request import Resources
+from .request import ArrivalOptions, Resources
 
 FALSE_ALARM = 0.01
 
@@ -68,25 +68,17 @@ def update_state(
     calibration: FilePath | None = None,
     false_alarm: float | None = None,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    regions: Sequence[str] | None = None,
-    features: FilePath | None = None,
-    labels: FilePath | None = None,
+    new: ArrivalOptions = ArrivalOptions(),  # noqa: B008 - frozen
     when: float | None = None,
-    batch: str | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
 ) -> Status:
-    """Count images whose truth is known now.
-
-    regions        of promises, on these images: "labels.nii.gz:2,name=heart"
-    when           the time in seconds since 1970, by default now
-    batch          a name of these images, which count once under it
-    """
+    """Count images whose truth is known now; `when` is the time in seconds since 1970, by default now."""
     with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources)) as run:
-        new = open_arrivals(monitor.calibration, truth, bands, reading, run, regions, features, labels)
-        band, _ = new.bands.whole(run, None)
-        units = open_units(new.images, new.reading) if monitor.calibration.record.units else None
-        update = partial(monitor.update, new.images.pixels, band, units=units, **new.given)
-        return _status_of(monitor, len(band), update, when, batch)
+        arrived = open_arrivals(monitor.calibration, truth, bands, reading, run, new)
+        band, _ = arrived.bands.whole(run, None)
+        units = open_units(arrived.images, arrived.reading) if monitor.calibration.record.units else None
+        update = partial(monitor.update, arrived.images.pixels, band, units=units, **arrived.given)
+        return _status_of(monitor, len(band), update, when, new.batch)
 
 
 class Arrivals(NamedTuple):
@@ -99,16 +91,16 @@ class Arrivals(NamedTuple):
 
 
 def open_arrivals(
-    calibration: Calibration, truth: FilePath, bands: FilePath, reading: Reading, run: Execution,
-    regions: Sequence[str] | None, features: FilePath | None, labels: FilePath | None,
-) -> Arrivals:  # fmt: skip
+    calibration: Calibration, truth: FilePath, bands: FilePath, reading: Reading, run: Execution, new: ArrivalOptions
+) -> Arrivals:
     """Open images with their truth as those of a calibration were."""
     made = bands_for(calibration, bands, reading, run)
     reading = reading_for(calibration, reading, made)
     images = open_truth(truth, reading, check_limits(reading.limits or (0.0, 1.0)))
     check_images(calibration, truth, images, reading)
     check_pair(images, made, reading)
-    given = {"within": named_regions(regions or (), images, reading), **known_of(features, labels, images)}
+    within = named_regions(new.regions or (), images, reading)
+    given = {"within": within, **known_of(new.features, new.labels, images)}
     return Arrivals(images, made, reading, given)
 
 
@@ -119,10 +111,8 @@ def check_drift_state(
     calibration: FilePath | None = None,
     false_alarm: float | None = None,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    features: FilePath | None = None,
-    labels: FilePath | None = None,
+    new: ArrivalOptions = ArrivalOptions(),  # noqa: B008 - frozen
     when: float | None = None,
-    batch: str | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
 ) -> Status:
     """Check bands of images without truth for drift."""
@@ -130,8 +120,8 @@ def check_drift_state(
         made = bands_for(monitor.calibration, bands, reading, run)
         band, _ = made.whole(run, None)
         units = _units_of(made, reading, len(band)) if monitor.calibration.record.units else None
-        check = partial(monitor.check_drift, band, units=units, **known_of(features, labels, made.images))
-        return _status_of(monitor, len(band), check, when, batch)
+        check = partial(monitor.check_drift, band, units=units, **known_of(new.features, new.labels, made.images))
+        return _status_of(monitor, len(band), check, when, new.batch)
 
 
 def _status_of(

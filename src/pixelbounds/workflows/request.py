@@ -58,6 +58,15 @@ Promises = Annotated[
 FailureProb = Annotated[
     float, typer.Option(help="Failure probability (delta): how often the guarantee may fail, over calibration sets.")
 ]
+Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--region",
+        metavar="TEXT",
+        help="Region of a promise on these images, may be given several times: labels.nii.gz:2,name=heart; "
+        "women.npy,name=women; body; edges:0.05.",
+    ),
+]
 Features = Annotated[Path | None, method_option(help="Further images known at test time, for learned groups.")]
 TestLabels = Annotated[
     Path | None, method_option("--labels", help="Labels known at test time: whole numbers, one per image and pixel.")
@@ -125,6 +134,18 @@ class Request:
     def files(self) -> tuple[Path | str | None, ...]:
         """The files that it names."""
         return (self.groups, self.features, self.labels, *paths_of(self.texts))
+
+
+@dataclass(frozen=True)
+class ArrivalOptions:
+    """What is known of images that arrive, beside truth and bands; regions are those of promises, on these images."""
+
+    regions: Regions = None
+    features: Features = None
+    labels: TestLabels = None
+    batch: Annotated[
+        str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@
     python -m reproduce.gpu.networks lengths --data local/gpu/ct64.npz --out DIR     # at home, of what came back
 
 Each network has a process of its own; they compile at once and take turns on the GPU: all are timed before one trains.
+Then `whole` runs each from start to finish with nothing compiled before: 400 observations, 39 samples, bands in a file.
+`azula` and `diffusers` are U-nets of these packages with the widths of `small`, timed where PYTHONPATH finds them.
 Nothing here touches held-out scans: a default may follow from it. Without a GPU everything is a toy, to try it.
 """
 
@@ -27,6 +29,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from pixelbounds.bands import calibrated_ranks
 from pixelbounds.diffusion import VESDE, Reduction, compiled, configuration, network_of, sample
 from pixelbounds.diffusion.batches import AUGMENTATIONS
+from pixelbounds.diffusion.network import Fourier
 from pixelbounds.diffusion.posterior import in_bfloat16
 from pixelbounds.diffusion.trainer import Settings, train, weighted_matching
 from reproduce.splits import split_images
@@ -42,9 +45,46 @@ SHAPES = {64: 1024, 128: 256} if CUDA else {32: 8}
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {  # in the order in which they train
     "lean": ("lean", {}),
     "patches": ("lean", {"base": 128, "multipliers": (1, 2, 2), "patch": 2, "blocks": 2}),
-    "wide": ("lean", {"multipliers": (1, 2, 4, 4)}),
     "small": ("small", {}),
+    "azula": ("small", {}),  # the peers: their own U-nets with these widths
+    "diffusers": ("small", {}),
 }
+TRAINED = ("lean", "patches", "small", "azula")
+
+
+class Peer(nn.Module):
+    """A U-net of another package under our contract: the score, from an embedding of the noise level or a time."""
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__()
+        self.takes_time = name == "diffusers"
+        if self.takes_time:
+            from diffusers import UNet2DModel
+
+            self.net = UNet2DModel(
+                sample_size=size, in_channels=1, out_channels=1, block_out_channels=(64, 64, 128, 128),
+                layers_per_block=1, down_block_types=("DownBlock2D",) * 4, up_block_types=("UpBlock2D",) * 4,
+            )  # fmt: skip
+            return
+        from azula.nn.unet import UNet
+
+        self.embedding = Fourier(64, 128, 1.0)
+        self.net = UNet(1, 1, hid_channels=(64, 64, 128, 128), hid_blocks=(2, 2, 2, 2), mod_features=128, dropout=0.1)
+
+    def forward(self, x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
+        """Score: (b, 1, h, w), (b,) -> (b, 1, h, w)."""
+        level = sigma[:, None, None, None]
+        if self.takes_time:
+            return self.net(x, 250 * sigma.log(), return_dict=False)[0] / level
+        return self.net(x * torch.rsqrt(1 + level.square()), self.embedding(sigma)) / level
+
+
+def fresh(name: str) -> nn.Module:
+    """The network of a name, untrained."""
+    if name in ("azula", "diffusers"):
+        return Peer(name, 64)
+    base, changes = NETWORKS[name]
+    return network_of(configuration(base, **({"size": 64} | changes | ({} if CUDA else {"base": 8, "size": 32}))))
 
 
 def pictures(file: str, count: int) -> dict[str, Array]:
@@ -64,12 +104,10 @@ def pictures(file: str, count: int) -> dict[str, Array]:
 
 def one(name: str, options: argparse.Namespace) -> None:
     """Compile, be timed when it is this network's turn, train, sample, keep figures and bands."""
-    base, changes = NETWORKS[name]
-    toy = {} if CUDA else {"base": 8, "size": 32}
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
-    network = network_of(configuration(base, **({"size": 64} | changes | toy))).to(DEVICE)
-    probe = network_of(network.config).to(DEVICE, memory_format=torch.channels_last).eval().requires_grad_(False)
+    network = fresh(name).to(DEVICE)
+    probe = fresh(name).to(DEVICE, memory_format=torch.channels_last).eval().requires_grad_(False)
     for weight in probe.parameters():
         nn.init.normal_(weight, std=0.05)
     fast = compiled(probe) if options.compile else probe
@@ -78,7 +116,7 @@ def one(name: str, options: argparse.Namespace) -> None:
 
     def keep(mark: str, **numbers: Any) -> None:
         figures.update(numbers)
-        (options.out / f"{name}.json").write_text(json.dumps(figures))
+        (options.work / f"{name}.json").write_text(json.dumps(figures))
         (options.work / f"{mark}-{name}").touch()
 
     def evaluate(net: Any, size: int) -> None:
@@ -100,8 +138,9 @@ def one(name: str, options: argparse.Namespace) -> None:
         begin = time.monotonic()
         evaluate(fast, size)
         keep(f"compiled{size}", **{f"compile_{size}": round(time.monotonic() - begin, 1)})
-    fresh, begin = {key: x.clone() for key, x in network.state_dict().items()}, time.monotonic()
-    fit(steps=2)
+    begin, first = time.monotonic(), {key: x.clone() for key, x in network.state_dict().items()}
+    if name in TRAINED:
+        fit(steps=2)
     keep("ready", compile_training=round(time.monotonic() - begin, 1))
     wait(options.work / f"time-{name}")
     if CUDA:
@@ -114,10 +153,13 @@ def one(name: str, options: argparse.Namespace) -> None:
         figures |= {"eager_64": SHAPES[64] / timed(lambda: evaluate(probe, 64), 5)}
         figures |= {"kernels": kernels(lambda: evaluate(fast, 64))}
     keep("timed")
+    if name not in TRAINED:
+        return
     wait(options.work / f"train-{name}")
-    network.load_state_dict(fresh)
+    network.load_state_dict(first)
     done = fit(**({"seconds": options.seconds} if CUDA else {"steps": 4}))
     probe.load_state_dict(done.network.state_dict())
+    torch.save(probe.state_dict(), options.work / f"{name}.pt")
     keep("trained", seconds=done.seconds, steps=done.step, best=done.best, loss=done.loss)
     draw(fast, shown, options.out / f"bands-{name}.npz", keep)
 
@@ -148,6 +190,21 @@ def draw(fast: nn.Module, shown: dict[str, Array], target: Path, keep: Any) -> N
     )  # fmt: skip
 
 
+def whole(name: str, options: argparse.Namespace) -> None:
+    """From a fresh process to bands in a file: 400 observations in noise, 39 samples each; nothing compiled before."""
+    torch.set_float32_matmul_precision("high")
+    network = fresh(name).to(DEVICE, memory_format=torch.channels_last).eval().requires_grad_(False)
+    network.load_state_dict(torch.load(options.work / f"{name}.pt", weights_only=True, map_location=DEVICE))
+    score = compiled(network) if options.compile else network
+    truth = np.tile(pictures(options.data, 200)["measured"], (2, 1, 1))[: 400 if CUDA else 4].astype(np.float32) / 255
+    y = torch.from_numpy(truth + SIGMA * np.random.default_rng(0).standard_normal(truth.shape, np.float32))[:, None]
+    reduction = Reduction(calibrated_ranks(SAMPLES, MISCOVERAGE))
+    draws = list(sample(score, y.to(DEVICE), SIGMA, SDE, samples=SAMPLES, reduce=reduction, batch=max(SHAPES.values()),
+                        steps=None if CUDA else 2))  # fmt: skip
+    ends = {part: torch.stack([getattr(d, part) for d in draws]).cpu().numpy() for part in ("lower", "upper")}
+    np.savez(options.work / "whole.npz", **ends)
+
+
 def wait(mark: Path, until: float = float("inf"), process: subprocess.Popen[bytes] | None = None) -> bool:
     """Whether a mark is there, in time and before its process ends."""
     while not mark.exists() and time.monotonic() < until and (process is None or process.poll() is None):
@@ -162,14 +219,16 @@ def everything(options: argparse.Namespace) -> None:
     here += ["--seconds", str(options.seconds), "--images", str(options.images)]
     here += [] if options.compile else ["--no-compile"]
     for name in options.names:
-        log = (options.out / f"{name}.log").open("w")
-        own = {"TORCHINDUCTOR_COMPILE_THREADS": "4", "TORCHINDUCTOR_CACHE_DIR": str(options.work / name)}
+        log = (options.work / f"{name}.log").open("w")
+        own = {"TORCHINDUCTOR_COMPILE_THREADS": "3", "TORCHINDUCTOR_CACHE_DIR": str(options.work / name)}
         running[name] = subprocess.Popen(
             [sys.executable, "-m", __spec__.name, "one", name, *here], env=os.environ | own, stdout=log, stderr=log
         )
     turns = [("ready", None), ("timed", "time"), ("done", "train")]
     for mark, turn in turns:
         for name, process in running.items():
+            if turn == "train" and name not in TRAINED:
+                continue
             if turn == "train" and time.monotonic() > until - options.seconds - 15:
                 print("no time left to train", name, flush=True)
                 continue
@@ -177,14 +236,24 @@ def everything(options: argparse.Namespace) -> None:
                 (options.work / f"{turn}-{name}").touch()
             there = wait(options.work / f"{mark}-{name}", until, process)
             print(f"{options.until - until + time.monotonic():6.1f} s: {name}", mark if there else "FAILED", flush=True)
+    rows: dict[str, Any] = {}
+    for name, kind in (("lean", "cold"), ("lean", "warm"), ("small", "cold"), ("azula", "cold"), ("patches", "cold")):
+        if (options.work / f"{name}.pt").exists() and time.monotonic() < until - 15:
+            begin, cache = time.monotonic(), {"TORCHINDUCTOR_CACHE_DIR": str(options.work / f"whole-{name}")}
+            command = [sys.executable, "-m", __spec__.name, "whole", name, *here]
+            ended = subprocess.run(command, env=os.environ | cache, check=False).returncode
+            seconds = round(time.monotonic() - begin, 1) if not ended else None
+            rows |= {f"from start to finish, {kind}: {name}": seconds}
+            print(rows, flush=True)
     for name, process in running.items():
         process.kill()
-        file = options.out / f"{name}.json"
-        row = json.loads(file.read_text()) if file.exists() else {}
+        file = options.work / f"{name}.json"
+        rows[name] = row = json.loads(file.read_text()) if file.exists() else {}
         for key, value in row.items():
             print(f"{name} {key}", value[:12] if key == "kernels" else value)
-        if "psnr" not in row:
-            print((options.out / f"{name}.log").read_text()[-800:])
+        if "psnr" not in row and name in TRAINED:
+            print((options.work / f"{name}.log").read_text()[-800:])
+    (options.out / "networks.json").write_text(json.dumps(rows) + "\n")
 
 
 def lengths(options: argparse.Namespace) -> None:
@@ -207,7 +276,7 @@ def lengths(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("does", choices=("all", "one", "lengths"))
+    parser.add_argument("does", choices=("all", "one", "whole", "lengths"))
     parser.add_argument("names", nargs="*", default=list(NETWORKS))
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -219,8 +288,8 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     options.work.mkdir(parents=True, exist_ok=True)
-    if options.does == "one":
-        one(options.names[0], options)
+    if options.does in ("one", "whole"):
+        {"one": one, "whole": whole}[options.does](options.names[0], options)
     else:
         {"all": everything, "lengths": lengths}[options.does](options)
 

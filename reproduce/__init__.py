@@ -16,8 +16,3 @@ campaign.py        all of it, from a name to tables and figures
 
 Tables and figures are made from the JSON alone, figures that show images from the material too.
 """
-
-from .experiment import EXPERIMENTS, Experiment, load_experiment
-from .material import Material, load_material
-
-__all__ = ["EXPERIMENTS", "Experiment", "Material", "load_experiment", "load_material"]

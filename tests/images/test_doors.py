@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 from refusals import refuses
 
 import pixelbounds as pb
@@ -30,6 +31,26 @@ def test_8_bit_truth_is_one_thing_as_an_array_and_as_a_list(world):
     assert made[0] == made[1] == made[2]
     interval = pb.calibrate(eight, band, risk_level=0.2).apply(band)
     assert pb.evaluate(eight, interval).risk == pb.evaluate(list(eight), interval).risk
+
+
+def test_pictures_of_pillow_are_8_bit_images(world):
+    truth, band = world
+    pictures = [Image.fromarray((255 * x).round().astype(np.uint8)) for x in truth]
+    cal = pb.calibrate(pictures, band, risk_level=0.2)
+    assert cal.to_bytes() == pb.calibrate((255 * truth).round().astype(np.uint8), band, risk_level=0.2).to_bytes()
+    assert pb.evaluate(pictures, cal.apply(band)).risk < 0.2
+
+
+def test_truth_on_another_scale_is_no_broken_promise(world):
+    truth, band = world
+    cal = pb.calibrate(truth, band, risk_level=0.2)
+    interval, wide = cal.apply(band), pb.Interval(255 * band.lower, 255 * band.upper)
+    new = 1 - truth  # other images, on which the promise may be broken, but which are on the scale
+    refuses(lambda: pb.evaluate(255 * new, interval, calibration=cal), "truth of image 0", "one scale", "limits")
+    refuses(lambda: pb.evaluate(255 * new, interval, limits=(0, 1)), "truth of image 0", "far outside")
+    refuses(lambda: pb.evaluate((255 * new).astype(np.uint8), wide), "interval of image 0", "limits=")
+    assert pb.evaluate((255 * new).astype(np.uint8), wide, limits=(0, 255)).risk > 0.2
+    assert pb.evaluate(new, interval, calibration=cal).risk > 0.2
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.uint16, np.int64])

@@ -303,7 +303,7 @@ def read_block(band: Band, start: int, stop: int, limits: Limits, features: Any 
     good, outside = survey_band(rows.lower.reshape(-1), rows.upper.reshape(-1), limits[0] - half, limits[1] + half)
     if good < rows.lower.size or outside > 0 or rows.centre is not None:  # the slow road finds out what and where
         rows = band.rows(start, stop)
-        check_range(rows, start, limits)
+        check_range("band", (rows.lower, rows.upper), start, limits)
     return Block(start, rows, limits, *known_rows(features, labels, start, stop))
 
 

@@ -257,7 +257,8 @@ class LocalData(CalibrationData):
         good, outside, far = survey(*flat, *own_limits(self.limits, dtype), span)
         if good < truth.size or far > 0 or band.centre is not None:  # the slow road finds out what and where
             check_values("truth", truth, start, self.limits)
-            check_range(self.band.rows(start, stop), start, self.limits)
+            rows = self.band.rows(start, stop)
+            check_range("band", (rows.lower, rows.upper), start, self.limits)
         features, labels = known_rows(self.features, self.labels, start, stop)
         regions = tuple(region_rows(values, name, start, stop) for name, values in self.regions)
         return truth, Block(start, band, self.limits, features, labels, outside, regions)

@@ -99,6 +99,8 @@ def evaluate(
         raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
     bounded = [check_limits(limits)] if limits is not None else []
     bounded += [] if calibration is None else [calibration.limits]
+    first = truth[0] if isinstance(truth, list | tuple) else truth
+    scale = bounded[0] if bounded else (0.0, 1.0) if "uint8" in str(getattr(first, "dtype", "")) else (-inf, inf)
     truth = true_images(truth, bounded[0] if bounded else (0.0, 1.0), interval.axes, interval=interval.lower)
     level = check_open_unit(confidence_level, "confidence_level")
     rng = check_generator(seed)
@@ -120,7 +122,9 @@ def evaluate(
     names, unit_of = _numbered(how.ids, n)
     apart = None if calibration is None else refuse_calibrated(truth, calibration, runner, unit_of)
     reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
-    cuts = cuts_of(reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b)), truth, runner, reads)))
+    cuts = cuts_of(
+        reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b), scale), truth, runner, reads))
+    )
     sums = []
     endings = np.zeros((), np.int64)
     for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth, runner, reads):

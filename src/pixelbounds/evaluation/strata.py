@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..images.checks import ImageError, check_values
+from ..images.checks import ImageError, Limits, check_values
+from ..images.ends import check_range
 from ..images.library import Array
 from ..images.regions import edge_strength
 
@@ -61,10 +62,12 @@ class Survey(NamedTuple):
     labels: Array
 
 
-def survey_rows(rows: Rows) -> Survey:
-    """Check a block and count it into histograms."""
+def survey_rows(rows: Rows, limits: Limits) -> Survey:
+    """Check a block, which is on the scale of the limits, and count it into histograms."""
     for name, x in {"truth": rows.truth, "interval.lower": rows.lower, "interval.upper": rows.upper}.items():
         check_values(name, x, rows.first)
+    for name, parts in {"truth": (rows.truth,), "interval": (rows.lower, rows.upper)}.items():
+        check_range(name, parts, rows.first, limits)
     crossed = (rows.lower > rows.upper).reshape(len(rows.lower), -1).sum(axis=1)
     if crossed.any():
         image = int(np.argmax(crossed > 0))

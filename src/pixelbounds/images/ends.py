@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -294,18 +294,18 @@ def outward(lower: Array, upper: Array, dtype: Any) -> tuple[Array, Array]:
     return ends[0], ends[1]
 
 
-def check_range(band: Band, start: int, limits: Limits) -> None:
-    """Refuse a band on another scale than the limits, such as 0..255 for limits (0, 1)."""
+def check_range(name: str, parts: Sequence[Array], start: int, limits: Limits) -> None:
+    """Refuse images on another scale than the limits, such as 0..255 for limits (0, 1): the mean of some parts."""
     span = limits[1] - limits[0]
     if not isfinite(span):
         return
-    middle = (band.lower.reshape(len(band), -1).mean(axis=1) + band.upper.reshape(len(band), -1).mean(axis=1)) / 2
+    middle = np.mean([x.reshape(len(x), -1).mean(axis=1) for x in parts], axis=0)
     wrong = (middle < limits[0] - span / 2) | (middle > limits[1] + span / 2)
     if wrong.any():
         image = int(np.argmax(wrong))
         raise ImageError(
-            f"band of {{image}} has mean {middle[image]:.6g}, far outside the limits ({limits[0]:g}, "
-            f"{limits[1]:g}); bring band and truth to one scale, or set limits",
+            f"{name} of {{image}} has mean {middle[image]:.6g}, far outside the limits ({limits[0]:g}, "
+            f"{limits[1]:g}); bring band and truth to one scale, or set limits (limits=, --limits)",
             start + image,
         )
 

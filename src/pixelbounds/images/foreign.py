@@ -42,6 +42,8 @@ def as_plain_array(x: Any, name: str) -> Any:
     if isinstance(x, list | tuple):
         changed = [as_plain_array(part, f"{name}[{i}]") for i, part in enumerate(x)]
         return x if all(a is b for a, b in zip(changed, x, strict=True)) else changed
+    if hasattr(x, "__array_interface__") and not hasattr(x, "shape"):  # a picture of Pillow
+        return np.asarray(x)
     if isinstance(x, Iterator):
         raise TypeError(
             f"{name} is a {type(x).__name__}, which can be read only once; give a list of its images, list({name}), or "

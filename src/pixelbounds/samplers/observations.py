@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ class Observations:
     """
 
     def __init__(self, observations: Any, ids: Any = None, images: range | None = None) -> None:
-        observations = as_plain_array(observations, "observations")
+        given = list(observations) if isinstance(observations, Iterator) else observations
+        observations = as_plain_array(given, "observations")
         if not hasattr(observations, "shape"):
             observations = _stacked(observations)
         n = int(observations.shape[0]) if len(observations.shape) > 1 else 0

@@ -105,7 +105,7 @@ def test_the_driver_of_a_cluster_killed_and_started_again(tmp_path, cluster):
 
 
 def test_applying_killed_and_started_again(tmp_path, wanted):
-    _, samples = world(60, size=24)
+    _, samples = world(120)
     store(tmp_path, "samples.zarr", samples, (1,), compressors=None)
     cal, out = tmp_path / "cal.safetensors", tmp_path / "i.zarr"
     wanted[0].save(cal)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from trials import check_failures, generator
+from trials import WORLDS, check_failures, generator
 
 import pixelbounds as pb
 
@@ -84,10 +84,11 @@ def test_a_volume_lies_between_those_of_the_masks():
     assert pb.volume_outside(truth[200:], cal.apply(pb.segmentation_band(p[200:]))).mean() < 0.25
 
 
+@pytest.mark.guarantees
 @pytest.mark.parametrize("method", ["rcps", pb.Frontier(groups="band")], ids=["rcps", "frontier"])
 def test_missed_and_false_pixels_of_rare_organs_are_bounded_jointly(method, record_property):
     """Four promises hold together; calibrated one by one, each at its own point, one of them breaks too often."""
-    worlds, failures = 60, 0
+    worlds, failures = max(60, WORLDS // 2), 0
     new, p_new = organs(np.random.default_rng(3), 4_000)
     levels = np.array([0.2, 0.25, 0.12, 0.02])
     for seed in range(worlds):
@@ -116,10 +117,11 @@ def blurred(rng, n, pixels=60):
     )
 
 
+@pytest.mark.guarantees
 @pytest.mark.parametrize("tolerance", [0.1, None])
 def test_of_the_trusted_pixels_few_are_wrong(tolerance, record_property):
     """The mean share of wrong pixels in masks is at most what is asked in all but a share delta of worlds."""
-    worlds, at_most, failures, trusted = 60, 0.1, 0, []
+    worlds, at_most, failures, trusted = max(60, WORLDS // 4), 0.1, 0, []
     fresh = blurred(np.random.default_rng(4), 2_000)
     for seed in range(worlds):
         truth, estimate, band = blurred(generator("blurred", seed=seed), 100)

@@ -43,6 +43,24 @@ def test_the_least_images_of_a_plan_certify_and_fewer_do_not(kind, method):
     assert certifies(found.images, promise, 1.0, per_unit=2, **how, **more)
 
 
+def test_tails_of_a_plan_are_certified_by_the_exact_test_as_those_of_calibrate_are():
+    numbers = (60, 100, 200)
+    (found,) = pb.plan(promises=[pb.tail(0.1, above=0.2)], method="rcps", images=numbers).promises
+    bad = [int(binom.ppf(0.1, n, 0.1)) - 1 for n in numbers]  # the most with P(Bin <= bad) < 0.1
+    assert all(binom.cdf(k, n, 0.1) < 0.1 <= binom.cdf(k + 1, n, 0.1) for k, n in zip(bad, numbers, strict=True))
+    assert found.certified == pytest.approx([k / n for k, n in zip(bad, numbers, strict=True)])
+    for k, n in zip(bad, numbers, strict=True):
+        for lost, passes in ((k, True), (k + 1, False)):
+            truth = np.where(np.arange(n) < lost, 0.0, 0.5)[:, None] * np.ones(4)
+            band = pb.Band(np.full((n, 4), 0.4), np.full((n, 4), 0.6)).with_family("multiplicative")
+            try:
+                pb.calibrate(truth, band, promises=[pb.tail(0.1, above=0.2)], method="rcps")
+            except pb.NoGuarantee:
+                assert not passes
+            else:
+                assert passes
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_region_in_some_images_is_certified_in_nine_of_ten_worlds(kind):
     """Of 400 worlds at 0.9, fewer than 340 would be 3.3 deviations off; the mean number suffices in half of them."""

@@ -108,7 +108,7 @@ def test_a_calibration_of_promises_is_judged_by_the_same_ones():
 @pytest.mark.skipif(not LARGE, reason="needs many worlds: make guarantees")
 def test_the_intervals_of_promises_hold(record_property):
     """Regions in some units only, of sizes that go with how hard they are: both ends err as rarely as they say."""
-    worlds = 2 * WORLDS
+    worlds = WORLDS
     errors = np.zeros((3, 2), int)
     for seed in range(worlds):
         rng = generator("promises seen", seed=seed)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from refusals import refuses
-from trials import check_failures
+from trials import LARGE, WORLDS, check_failures
 
 import pixelbounds as pb
 from pixelbounds.kernels.bets import betting_wealth
@@ -66,11 +66,32 @@ def test_what_are_no_likelihood_ratios_is_refused(images):
     refuses(lambda: pb.recalibrate(truth, band, weights=weights, max_weight=MOST, units=units, **how), "whole unit")
 
 
+class Noted(pb.Frontier):
+    """A frontier that keeps how many units it was told will certify."""
+
+    def fit(self, fitting, target, seed=0):
+        self.told.append(fitting.certifying)
+        return super().fit(fitting, target, seed)
+
+
+def test_weights_of_certifying_images_steer_nothing(images):
+    truth, band, hard, weights = images
+    certifying = pb.split(pb.CalibrationData(truth, band), pb.Target([pb.share(0.1)]), pb.Frontier(n_fit=60), 0)[
+        1
+    ].order
+    fewer = weights.copy()
+    fewer[certifying[hard[certifying]][:60]] = 0.5
+    Noted.told = []
+    for some in (weights, fewer):
+        pb.recalibrate(truth, band, weights=some, max_weight=MOST, risk_level=0.1, method=Noted(n_fit=60))
+    assert Noted.told == [(N - 60) // MOST] * 2  # before, the sum of their weights: 379 and 331
+
+
 @pytest.mark.guarantees
 def test_the_default_seed_decides_nothing(record_property):
     """A world that suits the coins that the default seed once drew: its promise was broken in 43% of draws, not 10%."""
     n, most, low, level, new = WORLD
-    worlds = broken = 80
+    worlds = broken = WORLDS if LARGE else 80
     for seed in range(worlds):
         rng = np.random.default_rng([7, seed])
         hard = rng.random(n) < new / most

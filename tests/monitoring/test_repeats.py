@@ -4,10 +4,12 @@ Teeth: code that left out images by their content raised alarms in 7 and 9 of th
 promise is kept, and broke the promise of the last one in 27 of 30 worlds.
 """
 
+import re
+
 import numpy as np
 import pytest
 from refusals import refuses
-from trials import check_failures
+from trials import LARGE, WORLDS, check_failures
 
 import pixelbounds as pb
 from pixelbounds.monitoring.state_file import monitor_bytes
@@ -36,7 +38,7 @@ def cal():
 
 @pytest.mark.guarantees
 def test_repeats_raise_no_false_alarm(record_property):
-    worlds, alarms = 12, np.zeros(2, int)
+    worlds, alarms = WORLDS if LARGE else 12, np.zeros(2, int)
     for seed in range(worlds):
         rng = np.random.default_rng([0, seed])
         cal = pb.calibrate(*slices(200, rng), risk_level=0.1, method=pb.Frontier(groups="band"), seed=seed)
@@ -56,6 +58,9 @@ def test_a_stuck_model_is_noticed_without_truth(cal):
     status = monitor.check_drift(stuck)
     assert status.changed
     assert status.drift_images == 100
+    centred = pb.Band(np.full((400, 6, 6), 0.2), np.full((400, 6, 6), 0.26))  # as wide as ever, and always alike
+    words = pb.Monitor(cal).check_drift(centred).sentence
+    assert all(float(share) < 5 for share in re.findall(r"as on (?:fewer than )?([0-9.]+)% of days", words))
 
 
 def test_a_call_counts_once_and_a_batch_under_its_name(cal):
@@ -90,7 +95,7 @@ def test_the_state_does_not_grow_with_images(cal):
 
 @pytest.mark.guarantees
 def test_an_anytime_calibration_counts_repeated_truths(record_property):
-    worlds, broken = 10, 0
+    worlds, broken = WORLDS if LARGE else 10, 0
 
     def draw(n, rng):
         common = rng.random(n) < 0.3  # no lesion on either side: the network says 5 more, and misses

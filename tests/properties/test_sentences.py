@@ -102,7 +102,7 @@ def steps(rng, n):
 @pytest.mark.skipif(not LARGE, reason="needs many worlds: make guarantees")
 def test_the_bound_at_the_point_that_the_data_chose_is_no_confidence_bound(record_property):
     broken = above = 0
-    count = 1500
+    count = max(1500, WORLDS)
     for seed in range(count):
         rng = generator("steps", seed=seed)
         truth, band, far = steps(rng, 120)
@@ -173,7 +173,7 @@ def sampled(rng, n, m):
 
 @pytest.mark.guarantees
 def test_bands_of_another_number_of_samples_are_refused_because_they_break_the_promise(record_property):
-    count = 100 if LARGE else 10
+    count = WORLDS if LARGE else 10
     rng = generator("samples", seed=0)
     (few_truth, few), (many_truth, many) = sampled(rng, 400, 19), sampled(rng, 400, 399)
     kept = broken = 0
@@ -242,7 +242,7 @@ def test_groups_fitted_on_images_that_certify_are_refused():
 def test_why_groups_that_saw_what_certifies_are_refused(record_property):
     many, many_band = marked(generator("groups", seed=0), 1000)
     broken = kept = 0
-    count = 400
+    count = max(400, WORLDS)
     for seed in range(count):
         rng = generator("groups", seed=seed + 1)
         truth, band = marked(rng, 60)

@@ -40,7 +40,7 @@ from .families import FAMILIES, Family, check_fits
 from .groups.contract import REMEDY, load_grouping, on_images
 from .groups.labelled import NO_LABELS, LabelledGroups
 from .loss_table import LossTable
-from .promises import CertifiedPromise
+from .promises import CertifiedPromise, of_all_pixels
 from .provenance import NOT_DESCRIBED, STATISTICS, BandStatistics, digest_of
 from .target import WEIGHTINGS, Target
 from .text import ANYTIME, description_of
@@ -190,8 +190,7 @@ class Calibration:
     @property
     def of_all_pixels(self) -> bool:
         """Whether it promises one share of all pixels alone, which every evaluation counts."""
-        first = self.promises[0]
-        return len(self.promises) == 1 and (first.kind, first.place, first.cap) == ("share", "all", 1)
+        return of_all_pixels(self.promises)
 
     @property
     def guarantee(self) -> str:

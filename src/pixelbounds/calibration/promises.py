@@ -389,6 +389,13 @@ def promise_key(promise: Any) -> tuple[Any, ...]:
     return tuple(getattr(promise, name) for name in names)
 
 
+def of_all_pixels(promises: Sequence[CertifiedPromise]) -> bool:
+    """Whether this is one share of all pixels, not pooled: a mean over images or units, which every evaluation has."""
+    first = promises[0]
+    alone = len(promises) == 1 and (first.kind, first.place, first.cap) == ("share", "all", 1)
+    return alone and first.weighting != "pixels"
+
+
 def check_same_places(promises: Sequence[CertifiedPromise], targets: Sequence[RiskTarget]) -> None:
     """Regions of further images are of the kind that those of the calibration were."""
     for promise, target in zip(promises, targets, strict=True):

@@ -3,9 +3,10 @@
 The slack is the risk level minus the greatest mean loss that n images can still certify. A bound that sees more than
 the mean (betting, empirical Bernstein) profits where images lose alike, so the losses are assumed to spread: those of n
 images are quantiles of a gamma law, in random order, whose deviation is `spread` times its mean. Those of a tail are 0
-or 1. A promise about a region counts on the images that have it alone, and a cap makes losses shares of the cap. Where
-images are counted in units, large units count for more (`target`): their sizes decide how many are needed. What chance
-decides, which units have a region and how large they are, suffices with probability 90%.
+or 1, for which the exact test takes the place of betting. A promise about a region counts on the images that have it
+alone, and a cap makes losses shares of the cap. Where images are counted in units, large units count for more
+(`target`): their sizes decide how many are needed. What chance decides, which units have a region and how large they
+are, suffices with probability 90%.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from ..bands import least_samples
 from ..images.checks import check_choice, check_count, check_generator, check_number, check_open_unit
 from ..images.library import Array
-from .bounds import BOUNDS, ConfidenceBound, greatest_loss, least_images, rejects
+from .bounds import BOUNDS, ConfidenceBound, binomial, for_zero_one, greatest_loss, least_images, rejects
 from .methods import METHODS
 from .promises import Promise, check_promises
 from .words import level_in_words
@@ -291,6 +292,8 @@ class _Forecast:
         return one.cap * low
 
     def _passes(self, one: _Wanted, bound: ConfidenceBound, losses: Array) -> bool:
+        if one.kind == "tail":
+            bound = for_zero_one(bound, len(losses), self.failure_prob, one.level)
         return rejects(bound, losses.astype(np.float64), self.failure_prob, one.level)
 
 
@@ -322,7 +325,7 @@ def few_units(promise: Any, n: int, failure_prob: float, bound: ConfidenceBound,
 
     None where they leave at least half of the level, or where nothing is known of the bound.
     """
-    if bound not in BOUNDS.values() or not n:
+    if bound not in (*BOUNDS.values(), binomial) or not n:
         return ()
     forecast = _Forecast(failure_prob, "rcps", False, (), SPREAD, np.random.default_rng(0))
     asked = _Wanted(promise.kind, promise.name, promise.at_most, promise.above, promise.cap, 1.0, ())

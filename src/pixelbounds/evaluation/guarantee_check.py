@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..calibration.calibration import Calibration
-from ..calibration.promises import CertifiedPromise, promise_key
+from ..calibration.promises import CertifiedPromise, of_all_pixels, promise_key
 from ..calibration.words import plural
 from ..images.checks import check_count, check_unit_name
 from .evaluation import Evaluation, SeenPromise
@@ -68,8 +68,7 @@ class StoredGuarantee:
     @property
     def of_all_pixels(self) -> bool:
         """Whether it is one share of all pixels, which every evaluation counts."""
-        first = self.first
-        return len(self.promises) == 1 and (first.kind, first.place, first.cap) == ("share", "all", 1)
+        return of_all_pixels(self.promises)
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
     reasons, noun, here = [], stored.unit_name, evaluation.unit_name
     if not stored.of_all_pixels and not evaluation.promises:
         reasons.append(
-            "The guarantee is of several promises, or of one about less than all pixels, and here the share of all "
+            "The guarantee is not of one mean share of all pixels, and here the mean share of all "
             f"{evaluation.entries} outside is counted: evaluate(promises=...), or --promise, compares each of them."
         )
     elif not stored.of_all_pixels and [*map(promise_key, evaluation.promises)] != [*map(promise_key, stored.promises)]:

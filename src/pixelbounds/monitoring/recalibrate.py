@@ -87,7 +87,7 @@ def recalibrate(
             "source"
         )
     fitting.data.check_bands(fitting.images if len(fitting.images) else np.arange(len(fitting.data)))
-    drawn = _draws(fitting, ratios[~certifying.images] / most, int(effective), rng) if len(fitting.images) else fitting
+    drawn = _draws(fitting, ratios[~certifying.images] / most, most, rng) if len(fitting.images) else fitting
     path = method.fit(drawn, target, rng)
     table = loss_table(replace(certifying, shares=ratios / most), path, target)
     point = certify(table, target)
@@ -96,16 +96,17 @@ def recalibrate(
     return Calibration.of(table, point, target, method.name, "generator" if seed is rng else str(seed), settings)
 
 
-def _draws(fitting: FittingImages, chance: Array, certifying: int, rng: np.random.Generator) -> FittingImages:
+def _draws(fitting: FittingImages, chance: Array, most: float, rng: np.random.Generator) -> FittingImages:
     """Fitting images that are draws of the new source, each unit kept with its chance; all where none is kept.
 
-    They only shape the path, which may be any.
+    They only shape the path, which may be any that owes nothing to the units that certify: for how many of the new
+    source these will count is what is expected, as their weights say what their losses are like.
     """
     kept = np.flatnonzero(rng.random(int(fitting.data.unit_of.max()) + 1)[fitting.unit_of] < chance)
     if not len(kept):
         return fitting
     risks = tuple(risk.take(kept) for risk in fitting.risks)
-    return FittingImages(fitting.data.take(kept), np.arange(len(kept)), risks, certifying)
+    return FittingImages(fitting.data.take(kept), np.arange(len(kept)), risks, int(fitting.certifying / most))
 
 
 def _draws_described(described: BandStatistics, chance: Array, digest: Array) -> BandStatistics:

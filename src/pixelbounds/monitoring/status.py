@@ -24,12 +24,12 @@ _FALSE_ALARMS = (
     "While images (units) are independent, come from the calibration's source and every promise is kept, this monitor "
     "ever raises an alarm with probability at most {}, however long it runs and however often it is checked."
 )
-_WORDS = {  # what a statistic is like where it lies up, and where it lies down
-    "width": ("bands {are} wider", "bands {are} narrower"),
-    "length": ("intervals {are} longer", "intervals {are} shorter"),
-    "level": ("bands {are} higher", "bands {are} lower"),
-    "limits": ("more ends {are} at the limits", "fewer ends {are} at the limits"),
-    "groups": ("pixels {fall} into groups less as usual", "pixels {fall} into groups more as usual"),
+_WORDS = {  # what a statistic is like where it lies up, and where it lies down; its name
+    "width": ("bands {are} wider", "bands {are} narrower", "widths of bands"),
+    "length": ("intervals {are} longer", "intervals {are} shorter", "lengths of intervals"),
+    "level": ("bands {are} higher", "bands {are} lower", "levels of bands"),
+    "limits": ("more ends {are} at the limits", "fewer ends {are} at the limits", "numbers of ends at the limits"),
+    "groups": ("pixels {fall} into groups less as usual", "pixels {fall} into groups more as usual", "sizes of groups"),
 }
 
 
@@ -87,6 +87,8 @@ class StatisticStatus:
         'bands of the last 40 images are wider than at calibration, as on 1.99% of days when nothing has changed'
         """
         some = f"of the last {self.recent} {plural(noun)}" if self.recent > 1 else f"of the last {noun}"
+        if self.changed and self.p_value >= _RECENT:  # it changed earlier, or keeps to the middle
+            return f"{_WORDS[self.name][2]} have varied otherwise than at calibration, though not in the mean {some}"
         words = _WORDS[self.name][0 if self.up else 1].format(are=f"{some} are", fall=f"{some} fall")
         rare = self.p_value < _RARE
         share = f"fewer than {share_in_words(_RARE)}" if rare else share_in_words(self.p_value, up=True)

@@ -219,7 +219,8 @@ def endless(tmp_path_factory):
     path = tmp_path_factory.mktemp("endless") / "band.zarr"
     group = zarr.create_group(path)
     for part, value in {"lower": 0.4, "upper": 0.6}.items():
-        group.create_array(part, shape=(8_000_000, SIZE, SIZE), chunks=(20_000, SIZE, SIZE), dtype="float32", fill_value=value)
+        shape, chunks = (8_000_000, SIZE, SIZE), (20_000, SIZE, SIZE)
+        group.create_array(part, shape=shape, chunks=chunks, dtype="float32", fill_value=value)
     return path
 
 

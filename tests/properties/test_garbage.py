@@ -141,6 +141,18 @@ GOOD = {
     "families.family_named": {"family": "additive", "band": BAND},
     "families.check_fits": {"family": families.additive, "band": BAND},
     "families.check_nested": {"family": families.additive, "truth": SMALL[0], "band": BAND, "scale": 1.0},
+    "bounds.binomial": {"losses": np.arange(20) % 2, "failure_prob": 0.1},
+    "segmentation_band": {"probabilities": SMALL[0], "logits": False, "axis": None},
+    "margin_band": {"masks": SMALL[0] > 0.5, "spacing": 1.0},
+    "class_masks": {"labels": np.zeros((20, 3, 3), int), "classes": {"lung": 0, "heart": 1}},
+    "segmentation_promises": {"masks": SMALL[0] > 0.5, "missed": 0.1, "false": 0.05, "names": None, "above": 0.2},
+    "volume_outside": {"truth": SMALL[0], "interval": INTERVAL},
+    "volumes": {"interval": INTERVAL, "voxel": 0.5},
+    "trust": {
+        "estimate": CENTRED.centre, "band": BAND, "truth": SMALL[0], "tolerance": 0.5, "at_most": 0.5,
+        "failure_prob": 0.2, "bound": "betting", "units": np.arange(20), "limits": (0.0, 1.0), "seed": 0,
+    },
+    "load_trust": {"path": "nowhere.safetensors"},
     "conformal_p_values": {"calibration": CAL, "band": BAND, "threads": False},
     "losses.l01": {"truth": SMALL[0], "interval": INTERVAL},
     "losses.l_gamma": {"truth": SMALL[0], "interval": INTERVAL, "gamma": 0.5},
@@ -160,10 +172,10 @@ GOOD = {
     **{f"families.{name}.widen": {"band": band, "widening": 1.5} for name, band in BANDS.items()},
     **{f"families.{name}.score": {"truth": SMALL[0], "band": band} for name, band in BANDS.items()},
 }  # fmt: skip
-RESULTS = {"Calibration", "CertifiedPoint", "Evaluation", "NoGuarantee"}  # made by functions, or raised
+RESULTS = {"Calibration", "CertifiedPoint", "Evaluation", "NoGuarantee", "TrustMask"}  # made by functions, or raised
 THROUGH_CALIBRATE = {"CalibrationData", "Frontier", "KRCPS", "LocalData", "Method", "RCPS", "Target", "Units"}
 STAGES = {"Path", "certify", "fixed_sequence_test", "loss_table", "split", "split_at"}  # trust the stages before them
-INNER = {"bounds.rejects", "bounds.rejects_mean"}
+INNER = {"bounds.for_zero_one", "bounds.rejects", "bounds.rejects_mean"}
 
 
 def _function(case):
@@ -198,7 +210,7 @@ def elsewhere(tmp_path_factory):
 @pytest.mark.parametrize("case", GOOD)
 def test_good_input_is_accepted(case, elsewhere):
     """Else the test below would show nothing."""
-    if case in ("load_calibration", "load_monitor"):
+    if case.startswith("load_"):
         return
     _call(case, dict(GOOD[case]))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from ..images.foreign import AXES, SIZES, check_same_axes
 from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
 from ..images.measure import Measure
 from ..images.source import Source
-from ..storage.files import check_new_file, replace_file, seal, unseal
+from ..storage.files import check_new_file, read_file, replace_file, seal, unseal
 from ..storage.version import VERSION
 from .block import Grouping, read_block
 from .bounds import BOUNDS
@@ -341,14 +340,7 @@ def _check_array(name: str, x: Array, dtype: Any, shape: tuple[int, ...]) -> Non
 
 def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:
     """Read a calibration file; a user's own family must be given again, for a file holds no code."""
-    path = FilePath(path)
-    try:
-        exists = path.is_file()
-    except OSError:  # a name that no file can have
-        exists = False
-    if not exists:
-        raise ValueError(f"there is no calibration file at {str(path)!r}")
-    return calibration_from_bytes(path.read_bytes(), str(path), family)
+    return calibration_from_bytes(read_file(path, "calibration file"), str(path), family)
 
 
 def calibration_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> Calibration:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..images.checks import check_number, check_same_shape
+from ..images.checks import check_count, check_number, check_same_shape
 from ..images.ends import Band, Interval
 from ..images.library import Array, as_array, library_of, to_numpy
 from ..images.source import Source
@@ -39,7 +39,7 @@ def segmentation_band(probabilities: Any, *, logits: bool = False, axis: int | N
     if logits:
         p = 1 / (1 + np.exp(-np.clip(to_numpy(p), -80, 80)))
     if axis is not None:
-        p = p.mean(axis)
+        p = p.mean(check_count(axis, "axis", least=-p.ndim, most=p.ndim - 1))
     if library_of(p) in ("numpy", "torch") and not bool(((p >= 0) & (p <= 1)).all()):
         raise ValueError(
             "probabilities must lie in [0, 1]; for the output of a network before its sigmoid: logits=True"
@@ -61,7 +61,8 @@ def margin_band(masks: Any, spacing: float | Sequence[float] = 1.0) -> Band:
     from scipy.ndimage import distance_transform_edt as distance
 
     masks = np.asarray(masks) > 0
-    steps = np.broadcast_to(np.asarray(spacing, np.float64), masks.ndim - 1)
+    each = [spacing] * (masks.ndim - 1) if np.ndim(spacing) == 0 else spacing
+    steps = np.array([check_number(x, "spacing") for x in each])
     reach = float(np.hypot.reduce(np.array(masks.shape[1:]) * steps))
     p = np.zeros(masks.shape)
     for image, mask in zip(p, masks, strict=True):
@@ -82,6 +83,8 @@ def class_masks(labels: Any, classes: Mapping[str, int]) -> Array:
     labels = np.asarray(to_numpy(labels))
     if labels.dtype.kind not in "iub":
         raise TypeError(f"labels have dtype {labels.dtype}; give whole numbers, one per pixel")
+    if not isinstance(classes, Mapping) or not classes:
+        raise TypeError(f"classes is {classes!r}; give the value of each class by its name, such as {{'lung': 1}}")
     return np.stack([labels == value for value in classes.values()], axis=1).astype(np.float32)
 
 
@@ -133,8 +136,8 @@ def volume_outside(truth: Any, interval: Interval) -> Array:
     array([1.])
     """
     truth = to_numpy(as_array(truth, "truth"))
-    check_same_shape(interval=interval.lower, truth=truth)
     least, most = volumes(interval)
+    check_same_shape(interval=interval.lower, truth=truth)
     volume = (truth > 0).reshape(len(truth), -1).sum(axis=1)
     return np.asarray((volume < least) | (volume > most), np.float64)
 
@@ -142,6 +145,8 @@ def volume_outside(truth: Any, interval: Interval) -> Array:
 def volumes(interval: Interval, voxel: float = 1.0) -> tuple[Array, Array]:
     """Volumes of the inner and of the outer mask of each image, in units of a `voxel`'s: (n,), (n,)."""
     check_number(voxel, "voxel")
+    if not isinstance(interval, Interval):
+        raise TypeError(f"interval is a {type(interval).__name__}; give the Interval that Calibration.apply returns")
     masks = (to_numpy(x).reshape(len(interval), -1) for x in (interval.inner, interval.outer))
     inner, outer = (mask.sum(axis=1) * voxel for mask in masks)
     return inner, outer

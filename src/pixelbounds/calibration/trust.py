@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 from math import isfinite
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..images.checks import Limits, NoGuarantee, check_limits, check_number, che
 from ..images.ends import Band, one_band
 from ..images.library import Array, as_array, like, to_numpy
 from ..images.source import Source
-from ..storage.files import check_new_file, replace_file, seal, unseal
+from ..storage.files import check_new_file, read_file, replace_file, seal, unseal
 from ..storage.version import VERSION
 from .block import Block, read_block
 from .bounds import bound_named
@@ -187,7 +186,7 @@ def trust(
 def load_trust(path: str | os.PathLike[str]) -> TrustMask:
     """The trust mask of a file."""
     again = "make it anew with pixelbounds.trust"
-    text, tensors = unseal(FilePath(path).read_bytes(), str(path), what="trust mask", remedy=again, again=again)
+    text, tensors = unseal(read_file(path, "trust mask"), str(path), what="trust mask", remedy=again, again=again)
     if text.get("package") != "pixelbounds trust" or text["format"] != _FORMAT:
         raise ValueError(f"{path} is no trust mask of this version; {again}")
     groups = dict(text["groups"])

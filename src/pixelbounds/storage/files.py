@@ -70,6 +70,18 @@ def check_new_file(path: str | os.PathLike[str], what: str) -> Path:
     return target
 
 
+def read_file(path: str | os.PathLike[str], what: str) -> bytes:
+    """The content of a file; a ValueError says that there is none."""
+    target = Path(path)
+    try:
+        exists = target.is_file()
+    except OSError:  # a name that no file can have
+        exists = False
+    if not exists:
+        raise ValueError(f"there is no {what} at {str(target)!r}")
+    return target.read_bytes()
+
+
 def _new_file(folder: Path) -> tuple[Path, int]:
     """A new file of no other's name, held, and its handle."""
     while True:

@@ -33,8 +33,8 @@ wheel: $(STAMP)  ## dist/*.whl and dist/*.tar.gz
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
-guarantees: $(STAMP)  ## the statistical tests at full size, 2,000 worlds of most (tests/support/guarantees.md)
-	PIXELBOUNDS_WORLDS=2000 PIXELBOUNDS_POWER=tests/support/guarantees.md $(BIN)/pytest tests -m guarantees -q -n 2
+guarantees: $(STAMP)  ## the statistical tests at full size, 1,000 worlds of most (tests/support/guarantees.md)
+	PIXELBOUNDS_WORLDS=1000 PIXELBOUNDS_POWER=tests/support/guarantees.md $(BIN)/pytest tests -m guarantees -q -n 2
 
 WORLDS ?= 15
 power: $(STAMP)  ## which wrong procedures the statistical tests would refuse, and how surely (tests/support/power.md)

@@ -23,7 +23,7 @@ from pixelbounds.images.library import Array
 
 PAGE = "docs/what_voids_the_promise.md"
 BEGIN = "<!-- figures: python -m benchmarks.voids -->"
-LEVEL, WORLDS = 0.1, 2000
+LEVEL, WORLDS = 0.1, 1000
 Rng = np.random.Generator
 World = Callable[[Rng], dict[str, bool]]  # what was done -> whether the promise broke
 

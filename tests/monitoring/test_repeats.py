@@ -42,7 +42,7 @@ def test_repeats_raise_no_false_alarm(record_property):
     for seed in range(worlds):
         rng = np.random.default_rng([0, seed])
         cal = pb.calibrate(*slices(200, rng), risk_level=0.1, method=pb.Frontier(groups="band"), seed=seed)
-        held_out, new = slices(3000, rng), slices(300, rng)
+        held_out, new = slices(1000, rng), slices(300, rng)
         if (~cal.apply(held_out[1]).contains(held_out[0])).mean() > 0.1:
             continue  # an alarm would be right
         monitor = pb.Monitor(cal, false_alarm=0.05)

@@ -3,7 +3,7 @@
 Seeds are fixed, so a correct package fails a check with probability FALSE_ALARM once, when it is first written, and
 not at every run. A check is worth what it refuses: `check_failures` names a wrong procedure, how often it breaks the
 promise (computed, or counted in the same worlds), and how likely so many worlds refuse it: at least 50% in `make test`,
-95% in `make guarantees`, where PIXELBOUNDS_WORLDS is 2,000. Both sizes have a table: power.md and guarantees.md.
+95% in `make guarantees`, where PIXELBOUNDS_WORLDS is 1,000. Both sizes have a table: power.md and guarantees.md.
 """
 
 import os

@@ -61,7 +61,7 @@ def margin_band(masks: Any, spacing: float | Sequence[float] = 1.0) -> Band:
     from scipy.ndimage import distance_transform_edt as distance
 
     masks = np.asarray(masks) > 0
-    each = [spacing] * (masks.ndim - 1) if np.ndim(spacing) == 0 else spacing
+    each: Any = [spacing] * (masks.ndim - 1) if np.ndim(spacing) == 0 else spacing
     steps = np.array([check_number(x, "spacing") for x in each])
     reach = float(np.hypot.reduce(np.array(masks.shape[1:]) * steps))
     p = np.zeros(masks.shape)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from math import isfinite, prod
 from typing import Any, ClassVar
 
@@ -223,35 +224,6 @@ class Single(Grouping):
         return cls()
 
 
-class KeptLabels:
-    """The groups of all ends of a set's blocks, found once and kept up to `most` bytes; of further blocks every time.
-
-    What travels to another process is the grouping alone.
-    """
-
-    def __init__(self, grouping: Grouping, most: int) -> None:
-        self.grouping = grouping
-        self._most = most
-        self._kept: dict[tuple[int, int], Array] = {}
-        self._size = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"grouping": self.grouping, "_most": 0, "_kept": {}, "_size": 0}
-
-    def of(self, block: Block) -> Array:
-        """Groups of all ends, as `Grouping.every` gives them, in few bytes."""
-        key = block.start, len(block)
-        if key in self._kept:
-            return self._kept[key]
-        self.grouping.check(block)
-        label = self.grouping.every(block)
-        label = label.astype(np.int16) if 0 <= label.min() <= label.max() < 2**15 else label
-        if self._size + label.nbytes <= self._most:
-            self._size += label.nbytes
-            self._kept[key] = label
-        return label
-
-
 def all_entries(block: Block) -> tuple[Array, Array]:
     """Every end of a block: all lower ends, then all upper ends; flat index (2e,), end (2e,)."""
     size = len(block) * block.image_size
@@ -277,6 +249,12 @@ class Statistic:
     count: Callable[..., tuple[Array, ...]]
     joins: tuple[Any, ...]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """To other processes a statistic of a module goes by its name."""
+        home = self.count.__module__
+        by_name = hasattr(import_module(home), self.name)
+        return (_of_module, (home, self.name)) if by_name else super().__reduce_ex__(protocol)
+
     def merge(self, parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
         """The counts of several parts, in order, as one."""
         held: list[list[Array]] = []
@@ -291,6 +269,15 @@ class Statistic:
             np.concatenate(column) if join is ROWS else column[0]
             for column, join in zip(held, self.joins, strict=False)
         )
+
+
+def _of_module(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
+
+
+def statistic(*joins: Any) -> Callable[[Callable[..., tuple[Array, ...]]], Statistic]:
+    """A function of a block as the statistic of its name."""
+    return lambda count: Statistic(count.__name__, count, joins)
 
 
 # ---------------------------------------------------------------- images to blocks
@@ -315,24 +302,3 @@ def known_rows(features: Any, labels: Any, start: int, stop: int) -> tuple[Array
     if labels is not None:
         labels = rows_of(labels, start, stop)
     return features, labels
-
-
-def stack_blocks(blocks: list[Block]) -> Block:
-    """Blocks as one."""
-
-    def stack(parts: list[Any]) -> Any:
-        return None if parts[0] is None else np.concatenate(parts)
-
-    first = blocks[0]
-    bands = [block.band for block in blocks]
-    band = Band(
-        stack([band.lower for band in bands]),
-        stack([band.upper for band in bands]),
-        stack([band.centre for band in bands]),
-        first.band.source,
-        family=first.band.family,
-    )
-    features = stack([block.features for block in blocks])
-    labels = stack([block.labels for block in blocks])
-    regions = tuple(np.concatenate(parts) for parts in zip(*(block.regions for block in blocks), strict=True))
-    return Block(first.start, band, first.limits, features, labels, regions=regions)

@@ -36,11 +36,11 @@ from .block import Grouping, read_block
 from .bounds import BOUNDS
 from .certify import CertifiedPoint
 from .families import FAMILIES, Family, check_fits
-from .groups.contract import REMEDY, load_grouping, on_images
+from .groups.contract import REMEDY, load_grouping
 from .groups.labelled import NO_LABELS, LabelledGroups
 from .loss_table import LossTable
 from .promises import CertifiedPromise, of_all_pixels
-from .provenance import NOT_DESCRIBED, STATISTICS, BandStatistics, digest_of
+from .provenance import NOT_DESCRIBED, STATISTICS, BandStatistics, digest_of, on_images
 from .target import WEIGHTINGS, Target
 from .text import ANYTIME, description_of
 

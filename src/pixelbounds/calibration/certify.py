@@ -28,7 +28,7 @@ import numpy as np
 from ..images.checks import NoGuarantee
 from ..images.ends import Interval
 from ..images.library import Array
-from .block import Block, KeptLabels
+from .block import Block
 from .bounds import rejects_mean, sees_mean_only
 from .data import CalibrationData, LocalData
 from .loss_table import LossTable, any_channel_misses, tabulated
@@ -283,11 +283,20 @@ def _image_losses(risk: RiskTarget, data: CalibrationData, path: Path) -> Column
     """Losses of all images, (n,), at a point."""
     if not isinstance(data, LocalData):
         raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
-    kept = KeptLabels(path.grouping, data.runner.table_bytes)
+    labels: dict[int, Array] = {}  # groups of all ends of each block, kept as far as memory allows
+
+    def labels_of(block: Block) -> Array:
+        if block.start in labels:
+            return labels[block.start]
+        path.grouping.check(block)
+        label = path.grouping.every(block)
+        if sum(x.nbytes for x in list(labels.values())) + label.nbytes <= data.runner.table_bytes:
+            labels[block.start] = label
+        return label
 
     def at(point: int) -> Array:
         def work(truth: Array, block: Block) -> Array:
-            lower, upper = block.widen(data.family, kept.grouping, path.points[:, point], kept.of(block))
+            lower, upper = block.widen(data.family, path.grouping, path.points[:, point], labels_of(block))
             return risk.losses_of(truth, Interval(lower, upper), block.start)
 
         return np.concatenate(list(data.over_blocks(work)))

@@ -27,9 +27,9 @@ from ..images.library import (
     as_array,
     block_of,
     channel_axis,
+    chosen_of,
     current_runner,
     differ_in_size,
-    in_memory,
     over_images,
     rescale_uint8,
     rows_of,
@@ -41,7 +41,8 @@ from ..images.regions import region_rows
 from ..images.source import Source
 from ..kernels.values import survey
 from .block import ROWS as ROWS
-from .block import Block, Statistic, known_rows, stack_blocks
+from .block import Block, Statistic, known_rows
+from .block import statistic as statistic
 from .families import FAMILIES, Family, additive, check_nested, family_named
 from .promises import RiskTarget
 from .target import Target, Units, units_of
@@ -242,8 +243,8 @@ class LocalData(CalibrationData):
 
     def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterator[tuple[Array, ...]]:
         """A statistic of the blocks of all images, or of some (ascending), in order."""
-        count, family = statistic.count, self.family
-        return self.over_blocks(lambda truth, block: count(truth, block, family, **given), images)
+        family = self.family
+        return self.over_blocks(lambda truth, block: statistic.count(truth, block, family, **given), images)
 
     def read(self, start: int, stop: int) -> tuple[Array, Block]:
         """Truth and block of images start..stop, checked and of one dtype."""
@@ -276,50 +277,34 @@ class LocalData(CalibrationData):
 
     def take(self, images: Array) -> LocalData:
         """Some images (ascending) in memory, checked; images of different sizes stay where they are."""
-        if differ_in_size(self.band.lower):
-            band = self.band.map(lambda x: x[images], checked=True)
-            regions = tuple((name, values[images]) for name, values in self.regions)
-            labels = None if self.labels is None else self.labels[images]
-            return self._with(
-                truth=self.truth[images], band=band, labels=labels, regions=regions, unit_of=self.unit_of[images]
-            )
-        truth, block = self.gather(images)
-        regions = tuple((name, x) for (name, _), x in zip(self.regions, block.regions, strict=True))
-        return self._with(
-            truth=truth, band=block.band, features=block.features, labels=block.labels, regions=regions,
-            unit_of=self.unit_of[images],
-        )  # fmt: skip
+        part = self._some(images)
+        if not differ_in_size(self.band.lower):
+            part._read_all(images)
+        return part
 
     def gather(self, images: Array) -> tuple[Array, Block]:
         """Truth and block of some images (ascending), of one size."""
-        if in_memory(self.truth) and in_memory(self.band.lower) and not differ_in_size(self.truth) and len(images):
-            part = self._with(
-                truth=self.truth[images],
-                band=self.band.map(lambda x: x[images], checked=True),
-                features=None if self.features is None else self.features[images],
-                labels=None if self.labels is None else _some_rows(self.labels, images),
-                regions=tuple((name, _some_rows(values, images)) for name, values in self.regions),
-            )
-            try:
-                return part.read(0, len(images))
-            except ImageError as error:
-                raise ImageError(error.message, int(images[error.image])) from error
-        runs = np.split(images, np.flatnonzero(np.diff(images) > 1) + 1)  # a store is read in as few pieces as can be
-        rows = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs]
-        truth = np.concatenate([x for x, _ in rows])
-        return truth, stack_blocks([block for _, block in rows])
+        return self._some(images)._read_all(images)
+
+    def _some(self, images: Array) -> LocalData:
+        return self._with(
+            truth=chosen_of(self.truth, images), band=self.band.map(lambda x: chosen_of(x, images), checked=True),
+            features=chosen_of(self.features, images), labels=chosen_of(self.labels, images),
+            regions=tuple((name, chosen_of(values, images)) for name, values in self.regions),
+            unit_of=self.unit_of[images],
+        )  # fmt: skip
+
+    def _read_all(self, numbers: Array) -> tuple[Array, Block]:
+        """All images, which errors name by these numbers."""
+        try:
+            return self.read(0, len(numbers))
+        except ImageError as error:
+            raise ImageError(error.message, int(numbers[error.image])) from error
 
     def check_bands(self, images: Array) -> None:
         """Refuse a family that is not nested, and warn of a band on another scale, on some images."""
         _check_family(self, images)
         _check_scales(self, images)
-
-
-def _some_rows(values: Any, images: Array) -> Array:
-    """Some images (ascending) of one size, from any library."""
-    if in_memory(values):
-        return values[images]
-    return np.concatenate([rows_of(values, int(i), int(i) + 1) for i in images])
 
 
 # ---------------------------------------------------------------- images at the door

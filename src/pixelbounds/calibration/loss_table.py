@@ -16,7 +16,7 @@ import numpy as np
 from ..images.library import Array, Runner
 from ..kernels.entry_scores import weigh_missed
 from .block import Block
-from .data import ROWS, CalibrationData, LocalData, Statistic
+from .data import ROWS, CalibrationData, LocalData, Statistic, statistic
 from .families import Family
 from .losses import AnyChannel
 from .paths.path import Path, misses
@@ -54,20 +54,16 @@ class LossTable:
     described: BandStatistics
 
 
-def _recorded(truth: Array, block: Block, family: Family, path: Path, shares: Array) -> tuple[Array, ...]:
+@statistic(*misses.joins, ROWS, ROWS)
+def recorded_misses(truth: Array, block: Block, family: Family, path: Path, shares: Array) -> tuple[Array, ...]:
     """Misses, and of each image a hash and what its band is like."""
     total, hashes = image_hashes.count(truth, block, family)
-    rows = misses.count(truth, block, family, path)
-    return (
-        *rows,
-        total,
-        region_digests(block),
-        hashes,
-        describe(block, family, path.grouping, path.at(path.usual), shares),
-    )
+    described = describe(block, family, path.grouping, path.at(path.usual), shares)
+    return *misses.count(truth, block, family, path), total, region_digests(block), hashes, described
 
 
-def _any_channel(truth: Array, block: Block, family: Family, path: Path, loss: AnyChannel) -> tuple[Array, ...]:
+@statistic(ROWS, ROWS)
+def any_channel_misses(truth: Array, block: Block, family: Family, path: Path, loss: AnyChannel) -> tuple[Array, ...]:
     """How many pixels of each image are missed in any channel at each point, and how many it has."""
     entry, side, need = block.missed(truth, family)
     score = path.entry_scores(path.grouping.at(block, entry, side), need)
@@ -79,10 +75,6 @@ def _any_channel(truth: Array, block: Block, family: Family, path: Path, loss: A
     image = np.arange(len(block)).repeat(last[0].size)
     rows = weigh_missed(image, last.reshape(-1), np.ones(last.size, np.int32), len(block), len(path))
     return rows, np.full(len(block), float(last[0].size))
-
-
-any_channel_misses = Statistic("any_channel_misses", _any_channel, (ROWS, ROWS))
-recorded_misses = Statistic("recorded_misses", _recorded, (*misses.joins, ROWS, ROWS))
 
 
 def loss_table(certifying: CertifyingImages, path: Path, target: Target | None = None) -> LossTable:

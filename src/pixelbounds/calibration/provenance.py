@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from ..images.library import Array, Runner, over_images, rows_of
 from ..kernels.entry_scores import LOWER, UPPER
 from ..kernels.values import fingerprint
 from .block import Block, Grouping
-from .data import HERE, ROWS, CalibrationData, Statistic
+from .data import HERE, ROWS, CalibrationData, LocalData, statistic
 from .families import Family, additive
 
 STATISTICS = ("width", "length", "level", "limits", "groups")
@@ -41,14 +42,12 @@ MOST_UNITS = 512  # that are kept: the first in the random order
 _OF_A_UNIT = 16  # images of a unit that are looked at
 _PIXELS = 128
 _NAMED = 8  # images in a message
+G = TypeVar("G", bound=Grouping)
 
 
-def _fingerprints(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    return _all_hashes(truth, block, family)[:1]
-
-
-def _all_hashes(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    """The sum of the digests of truth and band, and one print of each truth."""
+@statistic(np.add, ROWS)
+def image_hashes(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    """The sum of the digests of truth and band, and one hash of each truth, which stays where it is made."""
     total = np.zeros(8, np.int64)
     own = np.zeros(len(block), np.uint64)
     kind = _kind_of(truth)
@@ -60,11 +59,6 @@ def _all_hashes(truth: Array, block: Block, family: Family) -> tuple[Array, ...]
             fingerprint(part[i].reshape(-1).view(np.uint32), state)
         total += np.frombuffer(hashlib.sha256(kind + state.tobytes()).digest(), "<u4")
     return total, own
-
-
-# the sum of digests, in which no image can be told; the same with a print of each truth, which stays where it is made
-fingerprints = Statistic("fingerprints", _fingerprints, (np.add,))
-image_hashes = Statistic("image_hashes", _all_hashes, (np.add, ROWS))
 
 
 def region_digests(block: Block) -> Array:
@@ -113,6 +107,28 @@ def hash_images(truth: Any, runner: Runner = HERE) -> Array:
 def is_known_image(image_hashes: Array, known: Array) -> Array:
     """Which images, (n,) bool, are among some other hashes."""
     return np.isin(image_hashes, known) & (image_hashes != 0)
+
+
+def on_images(grouping: G, images: Array) -> G:
+    """The grouping, remembering the images that shaped it by their hashes, (n,) uint64."""
+    if images.dtype != np.uint64 or images.ndim != 1:
+        raise ValueError(f"image hashes are {images.dtype} {images.shape}; they must be uint64, one per image")
+    known = copy(grouping)
+    object.__setattr__(known, "fitted_on", images)
+    return known
+
+
+def remembered(fit: Callable[..., G]) -> Callable[..., G]:
+    """A function that fits groups on some images of pairs, made to remember those images."""
+
+    @wraps(fit)
+    def fitted(pairs: CalibrationData, images: Array, *more: Any, **settings: Any) -> G:
+        grouping = fit(pairs, images, *more, **settings)
+        if not isinstance(pairs, LocalData):  # images that stay elsewhere are not known here
+            return grouping
+        return on_images(grouping, pairs.aggregate(image_hashes, np.asarray(images))[1])
+
+    return fitted
 
 
 def check_not_certifying(fitted_on: Array, image_hashes: Array, certifying: Array) -> None:
@@ -281,21 +297,11 @@ def describe(block: Block, family: Family, grouping: Grouping, widening: Array, 
     return rows
 
 
-def _band_rows(
-    truth: Array, block: Block, family: Family, grouping: Grouping, widening: Array, shares: Array
-) -> tuple[Array, ...]:
-    return (describe(block, family, grouping, widening, shares),)
-
-
-band_rows = Statistic("band_rows", _band_rows, (ROWS,))
-
-
-def _group_shares(truth: Array, block: Block, family: Family, grouping: Grouping, groups: int) -> tuple[Array, ...]:
+@statistic(np.add)
+def ends_of_groups(truth: Array, block: Block, family: Family, grouping: Grouping, groups: int) -> tuple[Array, ...]:
+    """How many of the ends that are looked at each group has: (groups,)."""
     ends = _labels(block, grouping, _entries(block)).reshape(-1)
     return (np.bincount(ends, minlength=groups).astype(np.int64),)
-
-
-_shares = Statistic("group_shares", _group_shares, (np.add,))
 
 
 def group_shares(data: CalibrationData, images: Array, path: Any) -> Array:
@@ -303,5 +309,5 @@ def group_shares(data: CalibrationData, images: Array, path: Any) -> Array:
     groups = len(path.points)
     if not len(images) or groups == 1:
         return np.full(groups, 1 / groups)
-    counts = data.aggregate(_shares, grouping=path.grouping, groups=groups)[0]
+    counts = data.aggregate(ends_of_groups, grouping=path.grouping, groups=groups)[0]
     return np.asarray(counts / counts.sum())

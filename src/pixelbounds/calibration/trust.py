@@ -26,7 +26,7 @@ from ..storage.version import VERSION
 from .block import Block, read_block
 from .bounds import bound_named
 from .certify import fixed_sequence_test
-from .data import ROWS, CalibrationData, Statistic
+from .data import ROWS, CalibrationData, statistic
 from .families import Family
 from .groups.band_bins import BandGroups, fit_band_groups
 from .groups.contract import load_grouping
@@ -210,9 +210,11 @@ def _wrong(truth: Array, estimate: Array, band: Band, tolerance: float | None) -
     return np.abs(truth.astype(np.float64) - estimate) > tolerance
 
 
-def _trusted_pixels(
+@statistic(ROWS, ROWS)
+def trusted_pixels(
     truth: Array, block: Block, family: Family, grouping: BandGroups, rank: Array, tolerance: float | None
 ) -> tuple[Array, ...]:
+    """Of each image, wrong pixels and pixels in its mask of each rank: (n, ranks) each."""
     grouping.check(block)
     ranks, count = rank[grouping.every(block)[0]], int(rank.max()) + 1
     cell = ranks + np.repeat(np.arange(len(block)) * count, block.image_size)
@@ -221,10 +223,6 @@ def _trusted_pixels(
     wrong = _wrong(truth, estimate, block.band, tolerance).reshape(-1)
     counts = (np.bincount(x, minlength=len(block) * count).reshape(-1, count) for x in (cell[wrong], cell))
     return tuple(x.cumsum(axis=1) for x in counts)
-
-
-# of each image, wrong pixels and pixels in its mask of each rank: (n, ranks) each
-trusted_pixels = Statistic("trusted_pixels", _trusted_pixels, (ROWS, ROWS))
 
 
 def _ranks(fitting: FittingImages, grouping: BandGroups, tolerance: float | None) -> Array:

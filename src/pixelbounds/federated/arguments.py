@@ -15,8 +15,9 @@ import numpy as np
 from ..calibration.block import Grouping
 from ..calibration.families import Family
 from ..calibration.groups.band_bins import BandGroups
-from ..calibration.groups.contract import load_grouping, on_images
+from ..calibration.groups.contract import load_grouping
 from ..calibration.paths.path import Path
+from ..calibration.provenance import on_images
 from ..images.library import Array
 from .fields import REAL, WHOLE, Form
 

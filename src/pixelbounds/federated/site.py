@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from ..calibration.block import Block
-from ..calibration.data import ROWS, LocalData, Statistic
+from ..calibration.data import ROWS, LocalData, statistic
 from ..calibration.families import Family
 from ..calibration.paths.path import region_sizes
 from ..calibration.promises import ALL_PIXELS, check_name
-from ..calibration.provenance import fingerprints, image_hashes, is_known_image, region_digests
+from ..calibration.provenance import image_hashes, is_known_image, region_digests
 from ..images.checks import VALIDITY_DOC, check_count, check_units
 from ..images.library import Array
 from ..images.measure import Measure
@@ -156,11 +156,9 @@ def _check_regions(regions: Any, data: LocalData, least_count: int) -> Regions:
     return out
 
 
-def _count_facts(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
-    return *fingerprints.count(truth, block, family), region_sizes(block), region_digests(block)
-
-
-_facts = Statistic("facts", _count_facts, (np.add, ROWS, np.add))
+@statistic(np.add, ROWS, np.add)
+def _facts(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    return image_hashes.count(truth, block, family)[0], region_sizes(block), region_digests(block)
 
 
 def make_key(path: str | os.PathLike[str]) -> None:

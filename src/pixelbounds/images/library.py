@@ -231,6 +231,14 @@ def rows_of(x: Any, start: int, stop: int) -> Array:
     return np.ascontiguousarray(to_numpy(x[start:stop]))
 
 
+def chosen_of(x: Any, images: Array) -> Any:
+    """Some images (ascending) of a set, those of files in memory, read in as few pieces as can be; None of None."""
+    if x is None or isinstance(x, Ragged) or in_memory(x):
+        return None if x is None else x[images]
+    runs = np.split(images, np.flatnonzero(np.diff(images) > 1) + 1)
+    return np.concatenate([rows_of(x, int(run[0]), int(run[-1]) + 1) for run in runs])
+
+
 def places_for(images: Any, dtype: Any) -> Any:
     """Where results, one image each, can be put by slices: an array of the shape of the set, or a list."""
     return [None] * len(images) if isinstance(images, Ragged) else np.empty(tuple(images.shape), dtype)

@@ -6,7 +6,7 @@ path over its groups is a nested family and the guarantee holds whatever the gro
 belong to different groups (`sided`): a miss is at one end only, so risks add.
 
 positions.py    one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition
-contract.py     groups as they are stored, and the images that shaped them
+contract.py     groups as they are stored: what is read is checked
 band_bins.py    bins of band width, level and room to the limits, in products
 labelled.py     groups of another kind within labels known at test time
 learned.py      bins of a predicted quantile of the score, and of the room to the limits

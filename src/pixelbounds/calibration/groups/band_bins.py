@@ -17,13 +17,13 @@ from ...images.checks import check_count
 from ...images.library import Array
 from ...kernels.bins import band_cells, band_labels
 from ..block import Block, Grouping, State
-from ..data import CalibrationData, Statistic, check_fitting
+from ..data import CalibrationData, check_fitting, statistic
 from ..families import Family
+from ..provenance import remembered
 from .contract import (
     ascending,
     real_numbers,
     refuse,
-    remembered,
     whole_numbers,
     without_gaps,
     yes_or_no,
@@ -99,7 +99,9 @@ class BandGroups(Grouping):
         """From spans, cuts and table."""
         by_side = yes_or_no(meta, "by_side")
         spans = real_numbers(arrays, "spans", 2)
-        _check_spans(spans)
+        with np.errstate(over="ignore"):
+            if spans.shape != (3, 2) or not ((np.diff(spans) >= 0) & np.isfinite(np.diff(spans))).all():
+                raise refuse("spans", "must hold the least and the greatest value of width, room and level")
         names = [f"cuts.{name}" for name in FEATURES]
         width, room, level = (ascending(whole_numbers(arrays, name, 1, 1, _CELLS - 1), name) for name in names)
         combinations = (2 if by_side else 1) * (len(width) + 1) * (len(room) + 1) * (len(level) + 1)
@@ -109,35 +111,25 @@ class BandGroups(Grouping):
         return cls(spans, (width, room, level), by_side, table)
 
 
-def _check_spans(spans: Array) -> None:
-    with np.errstate(over="ignore"):
-        good = spans.shape == (3, 2) and ((spans[:, 1] >= spans[:, 0]) & np.isfinite(spans[:, 1] - spans[:, 0])).all()
-    if not good:
-        raise refuse("spans", "must hold the least and the greatest value of width, room and level")
-
-
-def _extent(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+@statistic(np.maximum)
+def extent(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    """Extremes of width and level: (2, 2), the least negated."""
     lower, upper = block.clipped()
     return (np.array([[-x.min(), x.max()] for x in (upper - lower, (lower + upper) / 2)]),)
 
 
-def _cells(truth: Array, block: Block, family: Family, spans: Array) -> tuple[Array, ...]:
-    spans = real_numbers({"spans": spans}, "spans", 2)
-    _check_spans(spans)
+@statistic(np.add)
+def cells(truth: Array, block: Block, family: Family, spans: Array) -> tuple[Array, ...]:
+    """Ends per cell of width, room and level: (3, cells)."""
     out = np.zeros((3, _CELLS), np.int64)
     band_cells(*block.flat_ends(), *block.limits, spans[:, 0].copy(), _per_cell(spans), out)
     return (out,)
 
 
-def _occupied(truth: Array, block: Block, family: Family, grouping: BandGroups) -> tuple[Array, ...]:
-    if not isinstance(grouping, BandGroups):
-        raise TypeError(f"groups of kind {grouping.kind!r} have no combinations; give groups of kind 'band'")
+@statistic(np.logical_or)
+def occupied(truth: Array, block: Block, family: Family, grouping: BandGroups) -> tuple[Array, ...]:
+    """Whether each combination of bins occurs: (combinations,)."""
     return (np.bincount(grouping.every(block).reshape(-1), minlength=len(grouping.table)) > 0,)
-
-
-extent = Statistic("extent", _extent, (np.maximum,))  # of width and level: (2, 2), the least negated
-cells = Statistic("cells", _cells, (np.add,))  # ends per cell of width, room and level: (3, cells)
-occupied = Statistic("occupied", _occupied, (np.logical_or,))  # whether a combination occurs: (combinations,)
 
 
 @remembered

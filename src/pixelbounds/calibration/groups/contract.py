@@ -1,22 +1,15 @@
-"""Groups as they are stored, arrays and JSON, checked when they are read; and the images that shaped them."""
+"""Groups as they are stored, arrays and JSON, checked when they are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ...images.library import Array
 from ..block import Grouping
-from ..data import LocalData
-from ..provenance import image_hashes
 
 REMEDY = "calibrate again"
-P = ParamSpec("P")
-G = TypeVar("G", bound="Grouping")
 
 
 def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
@@ -27,36 +20,6 @@ def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> 
         return Grouping._kinds[kind].from_state(meta, arrays)
     except (KeyError, AttributeError, IndexError) as error:
         raise ValueError(f"groups of kind {kind!r} cannot be made of this state: {error!r} is missing") from error
-
-
-def on_images(grouping: G, images: Array) -> G:
-    """The grouping, remembering the images that shaped it by their hashes, (n,) uint64."""
-    if images.dtype != np.uint64 or images.ndim != 1:
-        raise ValueError(f"image hashes are {images.dtype} {images.shape}; they must be uint64, one per image")
-    known = copy(grouping)
-    object.__setattr__(known, "fitted_on", images)
-    return known
-
-
-def remembered(fit: Callable[P, G]) -> Callable[P, G]:
-    """A function that fits groups on some images of pairs, made to remember those images."""
-
-    @wraps(fit)
-    def fitted(*given: P.args, **more: P.kwargs) -> G:
-        grouping = fit(*given, **more)
-        by_name = dict(zip(("pairs", "images"), given, strict=False)) | more
-        pairs, images = by_name["pairs"], by_name["images"]
-        if not isinstance(pairs, LocalData):  # images that stay elsewhere are not known here
-            return grouping
-        return on_images(grouping, pairs.aggregate(image_hashes, np.asarray(images))[1])
-
-    return fitted
-
-
-def consecutive(labels: Array) -> tuple[Array, Array]:
-    """Labels renumbered 0..K-1 without gaps, and the values they had."""
-    values, renumbered = np.unique(labels, return_inverse=True)
-    return renumbered.reshape(labels.shape).astype(np.int32), values
 
 
 # ---------------------------------------------------------------- arrays of a stored grouping

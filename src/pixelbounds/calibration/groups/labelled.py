@@ -23,7 +23,8 @@ from ...images.checks import check_count
 from ...images.library import Array
 from ..block import Block, Grouping, State
 from ..data import LocalData, check_fitting
-from .contract import ascending, load_grouping, refuse, remembered, stored, whole_numbers, without_gaps
+from ..provenance import remembered
+from .contract import ascending, load_grouping, refuse, stored, whole_numbers, without_gaps
 
 NO_LABELS = "this calibration uses labels of the images: give labels=, one whole number per image and pixel (--labels)"
 _MOST_LABELS = 1024

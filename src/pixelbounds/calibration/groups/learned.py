@@ -25,7 +25,8 @@ from ...kernels.trees import predict_all
 from ..block import Block, Grouping, State, all_entries
 from ..data import LocalData, check_fitting
 from ..families import Family
-from .contract import ascending, real_numbers, refuse, remembered, whole_number
+from ..provenance import remembered
+from .contract import ascending, real_numbers, refuse, whole_number
 from .forest import Forest, forest_of
 
 _ROWS_OF_AN_IMAGE = 750  # ends of a fitting image that teach the model: neighbouring pixels say much the same

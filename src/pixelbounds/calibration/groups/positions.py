@@ -16,7 +16,8 @@ from ...images.foreign import as_plain_array
 from ...images.library import Array, library_of, to_numpy
 from ..block import Block, Grouping, State
 from ..data import NO_GRID, LocalData, check_fitting
-from .contract import consecutive, remembered, whole_numbers, without_gaps
+from ..provenance import remembered
+from .contract import whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
 _CELLS = 256  # of the histogram that multi-Otsu cuts
@@ -85,7 +86,7 @@ def by_loss(pairs: LocalData, images: Array, k: int = 8, loss: str = "l01") -> P
     check_count(k, "k", most=_MOST)
     values = loss_map(pairs, images, loss)
     inner = np.quantile(values, np.arange(1, k) / k, method="inverted_cdf")
-    return Partition(consecutive(np.searchsorted(np.unique(inner), values, side="left"))[0])
+    return _renumbered(np.searchsorted(np.unique(inner), values, side="left"))
 
 
 @remembered
@@ -93,7 +94,7 @@ def by_otsu(pairs: LocalData, images: Array, k: int = 4, loss: str = "l01") -> P
     """K classes of the entrywise loss with the greatest variance between classes."""
     check_count(k, "k", most=_CELLS)
     values = loss_map(pairs, images, loss)
-    return Partition(consecutive(np.searchsorted(otsu_thresholds(values, k), values, side="right"))[0])
+    return _renumbered(np.searchsorted(otsu_thresholds(values, k), values, side="right"))
 
 
 def otsu_thresholds(values: Array, k: int, cells: int = _CELLS) -> Array:
@@ -116,6 +117,11 @@ def otsu_thresholds(values: Array, k: int, cells: int = _CELLS) -> Array:
     return np.unique(thresholds)
 
 
+def _renumbered(labels: Array) -> Partition:
+    """Labels as 0..K-1 without gaps."""
+    return Partition(np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype(np.int32))
+
+
 def partition(labels: Any, pixels: tuple[int, ...]) -> Partition:
     """A user's own map of whole numbers, one per pixel position."""
     labels = as_plain_array(labels, "labels")
@@ -124,4 +130,4 @@ def partition(labels: Any, pixels: tuple[int, ...]) -> Partition:
         raise ValueError(
             f"groups have shape {labels.shape} and dtype {labels.dtype}; give whole numbers of shape {pixels}"
         )
-    return Partition(consecutive(labels)[0])
+    return _renumbered(labels)

@@ -20,7 +20,7 @@ from ...images.library import Array
 from ...kernels.convex import lower_hull
 from ...kernels.entry_scores import FIXED_POINT, add_lengths
 from ..block import Block, Grouping, Single
-from ..data import CalibrationData, Statistic
+from ..data import CalibrationData, statistic
 from ..families import Family, additive
 from .path import POINTS, Grid, Path, grid_of, index_points
 
@@ -96,33 +96,27 @@ def first_edges(edges: Array, value: Array) -> Array:
     return Path(edges[None], Single()).entry_scores(np.zeros(len(value), np.int8), value)
 
 
-def _longest(truth: Array, block: Block, family: Family, edge: float) -> tuple[Array, ...]:
+@statistic(np.maximum)
+def longest(truth: Array, block: Block, family: Family, edge: float) -> tuple[Array, ...]:
+    """Greatest width before widening and after: (2,)."""
     lower, upper = family.widen(block.band, np.float64(edge))
     return (np.array([np.max(block.band.upper - block.band.lower), np.max(upper - lower)], np.float64),)
 
 
-def _spend(
+@statistic(np.add, np.add)
+def spend(
     truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array, units: Array
 ) -> tuple[Array, ...]:
-    edges, units = np.asarray(edges), np.asarray(units)
-    if edges.ndim != 1 or units.shape != (2,) or not (np.isfinite(units) & (units > 0)).all():
-        raise ValueError(
-            f"edges have shape {edges.shape} and units are {units}; give ascending edges and two units > 0"
-        )
+    """Misses by group and score, and sums of lengths (`_length_sums`)."""
     grouping.check(block)
     entry, side, need = block.missed(truth, family)
     shape = grouping.count, len(edges) + 1
     label = np.broadcast_to(grouping.every(block), (2, len(block) * block.image_size))
-    _check_groups(label, grouping)
+    if not 0 <= label.min() <= label.max() < grouping.count:  # sums are kept by group
+        raise IndexError(f"groups reach from {label.min()} to {label.max()}, but there are {grouping.count}")
     cell = np.ravel_multi_index((label[side, entry], first_edges(edges, need)), shape)
     counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
     return counts, _length_sums(family, block, label, edges, (units[0], units[1]), grouping.count)
-
-
-def _check_groups(label: Array, grouping: Grouping) -> None:
-    """Sums are kept by group, so every label must be one."""
-    if label.size and not 0 <= label.min() <= label.max() < grouping.count:
-        raise IndexError(f"groups reach from {label.min()} to {label.max()}, but there are {grouping.count}")
 
 
 def _length_sums(family: Family, block: Block, label: Array, edges: Array, units: tuple[float, float], k: int) -> Array:
@@ -144,10 +138,6 @@ def _length_sums(family: Family, block: Block, label: Array, edges: Array, units
         gained = np.rint(np.concatenate([base[0] - lower, upper - base[1]]) * (FIXED_POINT / units[1]))
         out[:, e] = np.bincount(label.reshape(-1), gained, minlength=k).astype(np.int64)  # integers below 2**53: exact
     return out
-
-
-longest = Statistic("longest", _longest, (np.maximum,))  # greatest width before widening and after: (2,)
-spend = Statistic("spend", _spend, (np.add, np.add))  # misses by group and score, sums of lengths
 
 
 # ---------------------------------------------------------------- the traversal

@@ -16,9 +16,9 @@ import numpy as np
 from ...images.library import Array
 from ...kernels.entry_scores import KEY, entry_scores, weigh_missed
 from ..block import Block, Grouping
-from ..data import ROWS, CalibrationData, Statistic
+from ..data import ROWS, CalibrationData, Statistic, statistic
 from ..families import FAMILIES, Family, additive
-from ..provenance import fingerprints, region_digests
+from ..provenance import image_hashes, region_digests
 
 POINTS = 2048
 
@@ -155,12 +155,11 @@ def scalar_path(data: CalibrationData, grouping: Grouping, images: Array | None 
     return Path(points[None], grouping, min(int(np.searchsorted(points, grid.scale / 16)), len(points) - 1))
 
 
-def _farthest(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+@statistic(np.maximum)
+def farthest(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    """Greatest finite score: (1,)."""
     need = block.missed(truth, family)[2]
     return (need[np.isfinite(need)].max(initial=family.start, keepdims=True),)
-
-
-farthest = Statistic("farthest", _farthest, (np.maximum,))  # greatest finite score: (1,)
 
 
 # ---------------------------------------------------------------- what is missed along a path
@@ -169,6 +168,8 @@ farthest = Statistic("farthest", _farthest, (np.maximum,))  # greatest finite sc
 def _misses(truth: Array, block: Block, family: Family, path: Path, *, digests: bool = False) -> tuple[Array, ...]:
     """What each image misses of all pixels and of each region at each point, side by side, and sizes of the regions;
     with `digests` also the sums of the digests of images and of regions, in which no image can be recognised.
+
+    (n, (1 + regions) * T), (n, 1 + regions), (8,), (regions, 8)
     """
     path.grouping.check(block)
     entry, side, need = block.missed(truth, family)
@@ -180,7 +181,10 @@ def _misses(truth: Array, block: Block, family: Family, path: Path, *, digests: 
         for x in weights
     ]
     rows = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1), region_sizes(block)
-    return (*rows, *fingerprints.count(truth, block, family), region_digests(block)) if digests else rows
+    return (*rows, image_hashes.count(truth, block, family)[0], region_digests(block)) if digests else rows
+
+
+misses = Statistic("misses", _misses, (ROWS, ROWS, np.add, np.add))
 
 
 def region_sizes(block: Block) -> Array:
@@ -192,7 +196,9 @@ def region_sizes(block: Block) -> Array:
     return sizes
 
 
-def _arriving(truth: Array, block: Block, family: Family, path: Path, point: int) -> tuple[Array, ...]:
+@statistic(ROWS, ROWS)
+def arriving(truth: Array, block: Block, family: Family, path: Path, point: int) -> tuple[Array, ...]:
+    """Ends that are first covered at a point: how many per image, and their share of the way from the point before."""
     entry, side, need = block.missed(truth, family)
     label = path.grouping.at(block, entry, side)
     here = path.entry_scores(label, need) == point
@@ -201,9 +207,3 @@ def _arriving(truth: Array, block: Block, family: Family, path: Path, point: int
     high = path.points[label, point]
     share = (need - low) / (high - low)
     return np.bincount(image, minlength=len(block)), share[np.argsort(image, kind="stable")]
-
-
-# missed ends, (n, (1 + regions) * T), sizes of regions, (n, 1 + regions), and sums of digests
-misses = Statistic("misses", _misses, (ROWS, ROWS, np.add, np.add))
-# ends that are first covered at a point: how many per image, and their share of the way from the point before
-arriving = Statistic("arriving", _arriving, (ROWS, ROWS))

@@ -24,7 +24,7 @@ from ...images.library import Array
 from ...kernels.entry_scores import weigh_missed
 from ..block import Block, Grouping
 from ..bounds import ConfidenceBound
-from ..data import ROWS, CalibrationData, Statistic
+from ..data import ROWS, CalibrationData, statistic
 from ..families import Family
 from ..promises import RiskTarget
 from ..split import FittingImages
@@ -72,7 +72,8 @@ def objective_of(fitting: FittingImages, target: Target) -> PathObjective | None
 # ---------------------------------------------------------------- what is missed, by cell
 
 
-def _cells(truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array) -> tuple[Array, ...]:
+@statistic(ROWS, ROWS, ROWS, ROWS)
+def missed_cells(truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array) -> tuple[Array, ...]:
     """Missed ends of each image by group and edge that covers them: how many cells it has, which, and their weights."""
     entry, side, need = block.missed(truth, family)
     key = grouping.at(block, entry, side).astype(np.int64) * (len(edges) + 1) + first_edges(edges, need)
@@ -89,9 +90,6 @@ def _cells(truth: Array, block: Block, family: Family, grouping: Grouping, edges
         weights.append(np.stack([np.bincount(number, x[a:b], minlength=len(cells)) for x in inside], axis=1))
     counts = np.array([len(cells) for cells in found])
     return counts, np.concatenate(found), np.concatenate(weights), region_sizes(block)
-
-
-missed_cells = Statistic("missed_cells", _cells, (ROWS, ROWS, ROWS, ROWS))
 
 
 class Cells(NamedTuple):

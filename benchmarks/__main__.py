@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ("quantiles", "krcps", "frontier", "learned", "apply", "promises", "cpu_sampling")
+NAMES = ("quantiles", "krcps", "frontier", "learned", "promises", "cpu_sampling")
 RESULTS = Path(__file__).parent / "results"
 
 

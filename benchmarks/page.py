@@ -2,9 +2,8 @@
 
 With `run` it measures first; then docs/research/speed.md gets the figures of benchmarks/results/page.json.
 
-The same phantoms of 128 x 128 pixels become a page of this checkout and one of an earlier commit, which a git worktree
-holds; Chromium opens both in turn, and times are given as their ratio. A page counts as open when it shows the first
-image. What is read on the way, and what each further image costs, is counted too. Needs Chromium and playwright.
+Phantoms of 128 x 128 pixels become a page, which Chromium opens. It counts as open when it shows the first image. What
+is read on the way, and what each further image costs, is counted too. Needs Chromium and playwright.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -27,13 +24,11 @@ HOME = Path(__file__).parents[1]
 RESULT = HOME / "benchmarks" / "results" / "page.json"
 PAGE = "docs/research/speed.md"
 BEGIN = "<!-- figures: python -m benchmarks.page -->"
-BEFORE = "7c09070"  # the page that had all of its data inside
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 FLAGS += ["--disable-component-update", "--disable-quic"]
 REPEATS = 3
-TIMED = 128  # examples of the pages that are timed beside the earlier ones
 
-# Runs in a process of its own, with the sources of either commit.
+# Runs in a process of its own, with none of our memory.
 MAKER = """
 import sys
 import numpy as np
@@ -59,25 +54,6 @@ examples = examples_of(
 )
 write_report(target, title="Phantoms", calibration=cal, evaluation=found, examples=examples)
 """
-
-
-@contextmanager
-def earlier_sources() -> Iterator[Path]:
-    """The package as it was, in a worktree that is gone afterwards."""
-    with TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        subprocess.run(["git", "-C", HOME, "worktree", "add", "--detach", "-q", tree, BEFORE], check=True)
-        try:
-            yield tree / "src"
-        finally:
-            subprocess.run(["git", "-C", HOME, "worktree", "remove", "--force", tree], check=True)
-
-
-def make(sources: Path, count: int, target: Path) -> None:
-    """Write a page of so many examples with some sources."""
-    target.parent.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(sources)}
-    subprocess.run([sys.executable, "-c", MAKER, str(count), str(target)], check=True, env=environment)
 
 
 def size_of(page: Path) -> dict[str, int]:
@@ -110,24 +86,6 @@ def open_page(browser: Any, page: Path, *, scroll: bool = False) -> tuple[float,
     return seconds, sum(path.stat().st_size for path in files)
 
 
-def times_of(browser: Any, count: int, now: Path, earlier: Path) -> dict[str, float]:
-    """Seconds to open the page and the earlier one in turn, and their ratio."""
-    before = now.parents[1] / f"before{count}" / "page.html"
-    make(earlier, count, before)
-    times: dict[Path, list[float]] = {now: [], before: []}
-    for page in times:
-        open_page(browser, page)  # warm-up
-    for _ in range(REPEATS):
-        for page in times:
-            times[page].append(open_page(browser, page)[0])
-    seconds = median(times[now])
-    others = median(times[before])
-    return {
-        "seconds": round(seconds, 3), "seconds_before": round(others, 3), "ratio": round(seconds / others, 3),
-        "page_before": before.stat().st_size,
-    }  # fmt: skip
-
-
 def measure(count: int) -> dict[str, Any]:
     """Sizes, and for the pages that are timed the ratio, of so many examples."""
     from playwright.sync_api import sync_playwright
@@ -136,14 +94,15 @@ def measure(count: int) -> dict[str, Any]:
     head = subprocess.run(
         ["git", "-C", HOME, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
     )
-    with TemporaryDirectory() as folder, earlier_sources() as earlier, sync_playwright() as play:
+    with TemporaryDirectory() as folder, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
-        now = Path(folder) / f"now{count}" / "page.html"
-        make(HOME / "src", count, now)
-        row = times_of(browser, count, now, earlier) if count == TIMED else {}
+        page = Path(folder) / "page.html"
+        subprocess.run([sys.executable, "-c", MAKER, str(count), str(page)], check=True)
+        open_page(browser, page)  # warm-up
         found = {
-            **row, **size_of(now), "read_to_open": open_page(browser, now)[1],
-            "read_with_all_small_pictures": open_page(browser, now, scroll=True)[1],
+            "seconds": round(median(open_page(browser, page)[0] for _ in range(REPEATS)), 3), **size_of(page),
+            "read_to_open": open_page(browser, page)[1],
+            "read_with_all_small_pictures": open_page(browser, page, scroll=True)[1],
             "commit": head.stdout.strip(), "browser": browser.version, "cores": os.cpu_count(),
         }  # fmt: skip
         browser.close()
@@ -167,14 +126,13 @@ def text() -> str:
     for count, row in kept().items():
         sizes = (row["page"], row["beside"], row["read_to_open"], row["read_with_all_small_pictures"])
         cells = " | ".join(f"{size / 1e6:.1f} MB" for size in sizes)
-        time = f"{row['seconds']:.2f} s, {row['ratio']:.2f} of before" if "seconds" in row else "not timed"
+        time = f"{row['seconds']:.2f} s" if "seconds" in row else "not timed"
         lines.append(f"| {count} | {cells} | {time} |")
     first = next(iter(kept().values()))
     lines += [
         "",
         f"Phantoms with 19 samples per pixel; medians of {REPEATS} in Chromium {first['browser']} on a shared and busy",
-        f"machine of {first['cores']} cores, commit {first['commit']}. Before is commit {BEFORE}: its page had all",
-        "inside, and was opened in the same run.",
+        f"machine of {first['cores']} cores, commit {first['commit']}.",
     ]
     return "\n".join(lines)
 

@@ -4,9 +4,6 @@ A reader who follows a calibration through the package opens every file that has
 files of the package with a Python function that is entered. Bodies of classes and modules are not counted, nor what
 runs while a module is loaded, and neither are compiled loops: a dispatcher of numba shows up in a profile under the
 function that it was compiled from, but no reader steps into it.
-
-`python -m benchmarks.visits --imports OLD_SRC NEW_SRC` compares the time that importing the package takes in two
-source trees, as a ratio: fresh processes that alternate between the trees, so that both meet the same machine.
 """
 
 import argparse
@@ -14,8 +11,6 @@ import contextlib
 import inspect
 import io
 import json
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,9 +24,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 Visits = dict[str, list[str]]  # file of the package -> functions entered there
-
-IMPORTS = ("import pixelbounds", "import pixelbounds as pb; pb.calibrate")
-REPEATS = 9
 
 
 def compiled_codes() -> set[CodeType]:
@@ -150,41 +142,6 @@ def in_fresh_process(name: str) -> Visits:
     return json.loads(process.stdout)
 
 
-def seconds_to_import(statement: str, source: str) -> float:
-    """Seconds that `statement` takes in a fresh process that finds the package below `source`; Python's start aside."""
-    script = f"""
-import time
-began = time.perf_counter()
-{statement}
-print(time.perf_counter() - began)
-assert pixelbounds_file().startswith({str(Path(source).resolve())!r}), pixelbounds_file()
-"""
-    script = "import sys\npixelbounds_file = lambda: sys.modules['pixelbounds'].__file__\n" + script
-    environment = {**os.environ, "PYTHONPATH": str(Path(source).resolve())}
-    process = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, cwd="/"
-    )
-    return float(process.stdout)
-
-
-def import_seconds(statement: str, sources: list[str]) -> list[float]:
-    """Median seconds of `statement` in each of the source trees, which take turns."""
-    taken: dict[str, list[float]] = {source: [] for source in sources}
-    for repeat in range(REPEATS + 1):
-        for source in sources:
-            seconds = seconds_to_import(statement, source)
-            if repeat > 0:  # the first one fills the machine's caches
-                taken[source].append(seconds)
-    return [statistics.median(taken[source]) for source in sources]
-
-
-def show_imports(old: str, new: str) -> None:
-    """Print how long importing takes in two source trees, and the ratio."""
-    for statement in IMPORTS:
-        before, after = import_seconds(statement, [old, new])
-        print(f"{statement}: {before:.3f} s before, {after:.3f} s after, ratio {after / before:.2f}")
-
-
 def show_visits() -> None:
     """Print the files that each call visits, and their number."""
     for name in CALLS:
@@ -197,12 +154,9 @@ def show_visits() -> None:
 def main() -> None:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.visits", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--imports", nargs=2, metavar=("OLD_SRC", "NEW_SRC"), help="compare the time of importing")
     parser.add_argument("--only", choices=list(CALLS), help="the visits of one call, as JSON")
     chosen = parser.parse_args()
-    if chosen.imports:
-        show_imports(*chosen.imports)
-    elif chosen.only:
+    if chosen.only:
         print(json.dumps(CALLS[chosen.only]()))
     else:
         show_visits()

@@ -163,15 +163,15 @@ ODD_ARRAYS = {
 @pytest.mark.parametrize("change, named", ODD_ARRAYS.values(), ids=ODD_ARRAYS)
 def test_odd_trees_are_refused(change, named):
     with pytest.raises(ValueError, match=rf"{named}.*calibrate again"):
-        replace(forest(), **change)
+        replace(forest(), **change).checked()
 
 
 def test_trees_of_too_many_leaves_or_cuts_are_refused():
     chain = np.arange(70)
     wide = {"left": ~chain, "right": np.append(chain[1:], -71), "root": np.array([0, 70]), "leaf": np.zeros(71)}
     with pytest.raises(ValueError, match=r"left.*calibrate again"):
-        replace(forest(), feature=0 * chain, threshold=chain / 7, **wide)
+        replace(forest(), feature=0 * chain, threshold=chain / 7, **wide).checked()
     stumps = np.arange(300)
     many = {"left": -1 + 0 * stumps, "right": -2 + 0 * stumps, "root": np.arange(301), "leaf": np.zeros(600)}
     with pytest.raises(ValueError, match=r"threshold.*300.*calibrate again"):
-        replace(forest(), feature=0 * stumps, threshold=stumps / 7, **many)
+        replace(forest(), feature=0 * stumps, threshold=stumps / 7, **many).checked()

@@ -13,7 +13,7 @@ import pytest
 import pixelbounds as pb
 from pixelbounds.formats.maps import write_interval
 from pixelbounds.formats.opener import open_images
-from pixelbounds.images.tolerance import Tolerance
+from pixelbounds.images.measure import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 pytest.importorskip("highdicom")

@@ -10,7 +10,7 @@ from commands import done
 
 import pixelbounds as pb
 from pixelbounds.formats.maps import write_interval
-from pixelbounds.images.tolerance import Tolerance
+from pixelbounds.images.measure import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 highdicom = pytest.importorskip("highdicom")

@@ -7,7 +7,7 @@ from commands import call, done, flat
 from pixelbounds.formats.label_maps import open_label_map, open_labels
 from pixelbounds.formats.maps import write_interval
 from pixelbounds.images.ends import Interval
-from pixelbounds.images.tolerance import Tolerance
+from pixelbounds.images.measure import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 pytest.importorskip("highdicom")

@@ -9,7 +9,7 @@ from medical import hounsfield, nibabel, pydicom, to_unit, write_dicom, write_ni
 import pixelbounds as pb
 from pixelbounds.calibration.text import trust_in_words
 from pixelbounds.formats.arrays import Arrays
-from pixelbounds.images.tolerance import Tolerance
+from pixelbounds.images.measure import Tolerance
 from pixelbounds.workflows.apply import apply_files
 
 HU = pb.Measure.of_window((400, 40))

@@ -19,14 +19,13 @@ from ..images.checks import Limits, check_values, own_limits
 from ..images.ends import Band, check_range, outward
 from ..images.library import Array, rows_of
 from ..kernels.entry_scores import LOWER, UPPER, collect_missed
-from ..kernels.intervals import widen_to_double, widen_to_single
+from ..kernels.intervals import widen_ends
 from ..kernels.values import survey, survey_band
 from .families import Family, additive
 
 State = tuple[dict[str, Any], dict[str, Array]]  # of a grouping: JSON part, arrays
 Entries = tuple[Array, Array, Array]  # flat index within the block, end (LOWER or UPPER), score: (e,) each
 _AT_ONCE = 2**15  # pixels that are labelled and widened at a time
-_WIDENED = {np.dtype(np.float32): widen_to_single, np.dtype(np.float64): widen_to_double}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +113,11 @@ class Block:
 
     def _widen_groups(self, out: tuple[Array, Array], family: Family, label: Array, widening: Array) -> None:
         below, above = label[0], label[-1]
-        if family is additive and out[0].dtype in _WIDENED and self.band.lower.dtype.kind == "f":
+        if family is additive and out[0].dtype.itemsize in (4, 8) and self.band.lower.dtype.kind == "f":
             flat = [x.reshape(-1) for x in out]
-            kernel = _WIDENED[out[0].dtype]
             widening = np.ascontiguousarray(widening, np.float64)  # a column of a path too: one layout is compiled
-            strange = kernel(*self.flat_ends(), *self.limits, below, above, widening, *flat)
+            single = out[0].dtype.itemsize == 4
+            strange = widen_ends(*self.flat_ends(), *self.limits, below, above, widening, *flat, single)
             if strange:
                 raise IndexError(f"{strange} ends are in a group without a widening; there are {len(widening)}")
             return

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..images.checks import check_choice, check_count, check_open_unit
 from ..images.foreign import as_plain_array
-from ..images.library import Array, library_of, to_numpy
+from ..images.library import Array, is_plain, library_of, to_numpy
 from ..kernels.bets import betting_wealth, bisect, few_to
 
 _ROUNDING = 1e-9  # of a sum of losses
@@ -33,7 +33,7 @@ ConfidenceBound = Callable[[Array, float], float]  # losses (n,), failure_prob -
 def check_losses(losses: Any, first: int = 0) -> Array:
     """Losses of n images as float64: one axis, at least one, finite, within [0, 1]; images count from `first`."""
     try:
-        losses = as_plain_array(losses, "losses")
+        losses = losses if is_plain(losses) else as_plain_array(losses, "losses")
         out = to_numpy(losses) if library_of(losses) else np.asarray(losses)
         if out.dtype.kind not in "fiubO":
             raise TypeError(f"dtype {out.dtype}")

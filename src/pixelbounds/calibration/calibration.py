@@ -18,6 +18,7 @@ from ..images.checks import (
     VALIDITY_DOC,
     Limits,
     check_choice,
+    check_count,
     check_limits,
     check_line,
     check_number,
@@ -79,11 +80,9 @@ class Record:
 
     def __post_init__(self) -> None:
         for name in ("images", "fitting", "certifying", "units", "max_images", "skipped"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-                raise ValueError(f"{name} of a calibration is {value!r}; it must be a whole number of at least 0")
-        if not all(isinstance(x, int) and not isinstance(x, bool) and x > 0 for x in self.pixels):
-            raise ValueError(f"pixels of a calibration are {self.pixels!r}; they must be sizes of at least 1")
+            check_count(getattr(self, name), f"{name} of a calibration", least=0, most=2**53)
+        for size in self.pixels:
+            check_count(size, "a size of the images of a calibration")
         for name in ("seed", "digest", "version"):
             check_line(getattr(self, name), f"{name} of a calibration")
         if not isinstance(self.settings, dict):
@@ -156,12 +155,14 @@ class Calibration:
         """The calibration of a certified point; method, seed and settings are for the record."""
         images, data, path = table.images, table.images.data, table.path
         units = data.units
-        by_images = units is not None and units.weighting == "images"
+        by_images, most = units is not None and units.weighting == "images", 0
+        if units is not None and by_images:  # where none fits and none is given, no promise counts images
+            most = units.max_images or int(np.bincount(data.unit_of[~images.images]).max(initial=0))
         record = Record(
             images=len(data), fitting=len(images.fitting.images), certifying=len(images.order),
             units=0 if units is None else len(images.order), pixels=data.pixels, source=data.source, seed=seed,
             digest=digest_of(table.digest), version=VERSION, unit_name="unit" if units is None else units.name,
-            weighting="images" if by_images else "units", max_images=_most_images(images) if by_images else 0,
+            weighting="images" if by_images else "units", max_images=most,
             settings=settings or {}, image_hashes=table.hashes,
         )  # fmt: skip
         return cls(
@@ -313,19 +314,6 @@ class Calibration:
             "promises": [promise.state() for promise in self.promises],
         }  # fmt: skip
         return seal(text, tensors)
-
-
-def _most_images(images: Any) -> int:
-    """For how many images a unit counts at most, where images count."""
-    if images.data.units.max_images is not None:
-        return int(images.data.units.max_images)
-    fitting = images.data.unit_of[~images.images]
-    if not len(fitting):
-        raise ValueError(
-            "weighting='images' needs to know the most images that a unit has, and no unit fits here to tell it; give "
-            "max_images"
-        )
-    return int(np.bincount(fitting).max())
 
 
 def _check_array(name: str, x: Array, dtype: Any, shape: tuple[int, ...]) -> None:

@@ -96,7 +96,10 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
     part, losses = 1.0, [column(point).copy() for column in columns]
     if target.of_all_pixels and sees_mean_only(tests[0].bound) and tests[0].risk.weighting != "pixels":
         part, losses[0] = _refined(tests[0], table.images.data, table.path, table.missed, point, losses[0])
-    promises = tuple(_promise_of(test, x) for test, x in zip(tests, losses, strict=True))
+    promises = tuple(
+        test.risk.certified(test.units.max_images, min(1.0, test.risk.cap * test.risk_of(x)), len(x))
+        for test, x in zip(tests, losses, strict=True)
+    )
     if not tests[0].risk.counts_only:
         return CertifiedPoint(point, part, promises, np.empty((0, 3)), 0)
     return CertifiedPoint(point, part, promises, *_curve_of(columns[0], table.path, point))
@@ -127,14 +130,6 @@ def fixed_sequence_test(
     while point > first and test.passes(column(point - 1)):
         point -= 1
     return point
-
-
-def _promise_of(test: RiskTest, losses: Array) -> CertifiedPromise:
-    risk = test.risk
-    return CertifiedPromise(
-        risk.kind, risk.name, risk.place, risk.at_most, risk.above, risk.cap, risk.weighting, test.units.max_images,
-        min(1.0, risk.cap * test.risk_of(losses)), len(losses),
-    )  # fmt: skip
 
 
 def _cannot(test: RiskTest, losses: Array, data: CalibrationData | None) -> str:

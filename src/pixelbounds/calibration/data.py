@@ -44,7 +44,7 @@ from .block import ROWS as ROWS
 from .block import Block, Statistic, known_rows
 from .block import statistic as statistic
 from .families import FAMILIES, Family, additive, check_nested, family_named
-from .promises import RiskTarget
+from .promises import RiskTarget, risk_targets_of
 from .target import Target, Units, units_of
 from .words import plural
 
@@ -228,7 +228,8 @@ class LocalData(CalibrationData):
         """The data with the regions that promises are about, and the promises as they are counted on these images."""
         for promise in target.promises if self.band.axes is not None else ():
             check_axes(self.band.axes, promise.within, f"within of {promise.name!r}")
-        risks, regions = target.risks_of(self.band.lower, self.units)
+        weighting, most = (self.units.weighting, self.units.max_images or 0) if self.units else ("units", 0)
+        risks, regions = risk_targets_of(target.promises, self.band.lower, weighting, self.units is not None, most)
         return self._with(regions=regions), risks
 
     def having(self) -> Array:

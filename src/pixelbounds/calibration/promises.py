@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -159,11 +159,8 @@ def check_promises(promises: Any) -> list[Promise]:
 
 
 @dataclass(frozen=True, eq=False)
-class RiskTarget:
-    """A promise as it is counted: in which region (0: all pixels, r: the r-th), of which images (n,), and how.
-
-    Losses lie in [0, 1]: with a cap they are shares of the cap, and so is their `level`.
-    """
+class Terms:
+    """What a promise says of a `place` (`PLACES`), once all is settled: `above` 0 for a share, `cap` 1 for none."""
 
     kind: str
     name: str
@@ -172,16 +169,22 @@ class RiskTarget:
     above: float
     cap: float
     weighting: str
+
+    @property
+    def level(self) -> float:
+        """What the mean loss must not exceed, losses being shares of the cap."""
+        return self.at_most / self.cap
+
+
+@dataclass(frozen=True, eq=False)
+class RiskTarget(Terms):
+    """A promise as it is counted: in which region (0: all pixels, r: the r-th), of which images (n,), and how."""
+
     region: int
     subgroup: Array
     max_images: int = 0  # for which a unit counts; 0: not given
     function: Any = None
     counts_only: bool = True  # what is missed of the region says all; else the function sees the images
-
-    @property
-    def level(self) -> float:
-        """What the mean loss must not exceed."""
-        return self.at_most / self.cap
 
     def losses(self, missed: Array, size: Array) -> Array:
         """Loss of each image from what it misses of its region and the region's size: (..., n), (n,) -> (..., n)."""
@@ -201,6 +204,10 @@ class RiskTarget:
     def capped(self, losses: Array) -> Array:
         """Losses as shares of the cap."""
         return losses if self.cap == 1 else np.minimum(losses, self.cap) / self.cap
+
+    def certified(self, most: float, risk: float, certifying: int) -> CertifiedPromise:
+        """What a calibration keeps of it."""
+        return CertifiedPromise(*promise_key(self), most, risk, certifying)
 
     def counts(self, sizes: Array) -> Array:
         """Which images count, from the sizes of all regions: (n, R) -> bool (n,)."""
@@ -239,15 +246,6 @@ def _own_losses(function: Any, n: int, first: int, *given: Any) -> Array:
 Regions = tuple[tuple[str, Any], ...]  # name and mask or weights (n, *pixels) of each distinct region
 
 
-class _Placed(NamedTuple):
-    """The number of a promise, the promise, where it is counted, and its mask or weights."""
-
-    number: int
-    promise: Promise
-    place: str
-    values: Any
-
-
 def risk_targets_of(
     promises: Sequence[Promise], band: Any, weighting: str, units: bool, max_images: int = 0
 ) -> tuple[tuple[RiskTarget, ...], Regions]:
@@ -258,7 +256,7 @@ def risk_targets_of(
     n = int(band.shape[0])
     regions: list[tuple[str, Any]] = []
     seen: dict[int, int] = {}  # numbers of regions by the arrays that hold them
-    called: dict[str, _Placed] = {}  # the first promise of each name
+    called: dict[str, tuple[int, RiskTarget, Any]] = {}  # the first promise of each name, and its mask or weights
     targets = []
     for i, promise in enumerate(promises, 1):
         within, place, number = promise.within, "all", 0
@@ -277,33 +275,30 @@ def risk_targets_of(
                     f"{name!r} is a loss that sees whole images, so within must be one bool per image, ({n},); count "
                     "what is missed of a region in the loss itself, or give pb.loss(..., counts=True)"
                 )
-        this = _Placed(i, promise, place, values)
-        same = called.setdefault(spoken, this)
-        _check_alike(same, this, name)
         if place in ("region", "weights"):
-            number = seen.get(id(same.promise.within)) or seen.setdefault(id(within), len(regions) + 1)
+            number = called[spoken][1].region if spoken in called else seen.setdefault(id(within), len(regions) + 1)
             if number > len(regions):
                 regions.append((f"within of {name!r}", values))
         subgroup = values if place == "subgroup" else np.ones(n, bool)
         named = replace(promise, name=name)
-        targets.append(risk_target_of(named, place, number, subgroup, weighting, units, max_images))
+        target = risk_target_of(named, place, number, subgroup, weighting, units, max_images)
+        _check_alike(called.setdefault(spoken, (i, target, values)), (i, target, values), name)
+        targets.append(target)
     return tuple(targets), tuple(regions)
 
 
-def _check_alike(one: _Placed, other: _Placed, name: str) -> None:
+def _check_alike(one: tuple[int, RiskTarget, Any], other: tuple[int, RiskTarget, Any], name: str) -> None:
     """Promises that are called alike are about the same, or the sentence would say two things of one."""
-    a, b, why = one.promise, other.promise, ""
-    image = None if one.values is other.values or one.place != other.place else _difference(one.values, other.values)
-    if a.kind == b.kind == "loss" and (a.function != b.function or a.counts != b.counts):
+    (i, a, values), (j, b, others), why = one, other, ""
+    if a.kind == b.kind == "loss" and (a.function, a.counts_only) != (b.function, b.counts_only):
         why = "are different losses"
-    elif one.place != other.place:
-        why = f"are about different things ({one.place} and {other.place})"
-    elif image is not None:
+    elif a.place != b.place:
+        why = f"are about different things ({a.place} and {b.place})"
+    elif values is not others and (image := _difference(values, others)) is not None:
         why = f"are about different regions (see image {image})"
     if why:
         raise ValueError(
-            f"promises {one.number} and {other.number} are both called {name!r}, but {why}; give each a name of its "
-            "own (name=)"
+            f"promises {i} and {j} are both called {name!r}, but {why}; give each a name of its own (name=)"
         )
 
 
@@ -329,23 +324,14 @@ def risk_target_of(
 
 
 @dataclass(frozen=True)
-class CertifiedPromise:
+class CertifiedPromise(Terms):
     """A promise that was certified, jointly with the others of its calibration.
 
-    kind, at_most, above, cap, weighting    as asked; `above` 0 for a share, `cap` 1 where there is none
-    name, place    of what: "all" pixels, a "region" of them or "weights", or a "subgroup" of whole images
     most           where images or pixels are counted in units: for how many a unit counts at most; else 0
     risk           what was seen on the images that certified
     certifying     images (or units) with the region that certified it
     """
 
-    kind: str
-    name: str
-    place: str
-    at_most: float
-    above: float
-    cap: float
-    weighting: str
     most: float
     risk: float
     certifying: int
@@ -359,11 +345,6 @@ class CertifiedPromise:
         for name in ("above", "cap", "most", "risk"):
             check_number(getattr(self, name), name)
         check_count(self.certifying, "certifying")
-
-    @property
-    def level(self) -> float:
-        """What the mean loss must not exceed, losses being shares of the cap."""
-        return self.at_most / self.cap
 
     def asked(self, within: Any = None, function: Any = None) -> Promise:
         """The promise as a user asks for it, with the region of other images, and the loss, where it has one."""
@@ -385,8 +366,7 @@ class CertifiedPromise:
 
 def promise_key(promise: Any) -> tuple[Any, ...]:
     """All that a promise is, certified or seen on other images: two with the same key are the same promise."""
-    names = ("kind", "name", "place", "at_most", "above", "cap", "weighting")
-    return tuple(getattr(promise, name) for name in names)
+    return tuple(getattr(promise, field.name) for field in fields(Terms))
 
 
 def of_all_pixels(promises: Sequence[CertifiedPromise]) -> bool:

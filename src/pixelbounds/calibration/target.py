@@ -33,7 +33,7 @@ from ..images.checks import (
 )
 from ..images.library import Array
 from .bounds import BOUNDS, ConfidenceBound, bound_named, for_zero_one, rejects
-from .promises import Promise, Regions, RiskTarget, check_promises, risk_targets_of, share
+from .promises import Promise, RiskTarget, check_promises, share
 
 WEIGHTINGS = ("units", "images")
 
@@ -80,11 +80,11 @@ def split_by_unit(unit_of: Array, count: int, rng: np.random.Generator) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class UnitLosses:
-    """Losses of images to losses of units.
+    """Losses of images to losses of those units that have an image which counts.
 
     unit_of        number of each image's unit, (n,)
     counts         which images count, bool (n,)
-    order          units with such an image, in the order in which their losses are returned
+    order          units in the order in which their losses are returned; those without such an image are left out
     max_images     B of the module's text; 0: each unit counts the same
     image_weights  what an image counts for within its unit, (n,); None: all the same
     shares         how much the unit of each image counts, (n,), in [0, 1]; None: 1 (`monitoring.recalibrate`)
@@ -96,6 +96,9 @@ class UnitLosses:
     max_images: float = 0.0
     image_weights: Array | None = None
     shares: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", self.order[np.isin(self.order, self.unit_of[self.counts])])
 
     def means(self, losses: Array) -> Array:
         """Mean loss of each unit: (..., n) -> (..., units)."""
@@ -136,18 +139,6 @@ class UnitLosses:
         weights = None if self.image_weights is None else self.image_weights[self.counts]
         units = self.unit_of[self.counts]
         return units, np.bincount(units, weights, minlength=int(self.unit_of.max()) + 1)
-
-
-def losses_by_unit(
-    unit_of: Array,
-    counts: Array,
-    order: Array,
-    max_images: float = 0.0,
-    image_weights: Array | None = None,
-    shares: Array | None = None,
-) -> UnitLosses:
-    """`UnitLosses` of those units of `order` that have an image which counts."""
-    return UnitLosses(unit_of, counts, order[np.isin(order, unit_of[counts])], max_images, image_weights, shares)
 
 
 def largest_unit(unit_of: Array, counts: Array, weight: Array) -> float:
@@ -195,12 +186,6 @@ class Target:
         """Whether it is the paper's: one share of all pixels, without a cap."""
         first, *others = self.promises
         return not others and first.kind == "share" and first.within is first.cap is None
-
-    def risks_of(self, band: Any, units: Units | None) -> tuple[tuple[RiskTarget, ...], Regions]:
-        """The promises as they are counted on the images of a band (n, *pixels), and the regions that they are in."""
-        weighting = units.weighting if units else "units"
-        most = units.max_images if units else None
-        return risk_targets_of(self.promises, band, weighting, units is not None, most or 0)
 
 
 def target_of(risk_level: float | None, promises: Any, failure_prob: float = 0.1, bound: Any = "betting") -> Target:
@@ -279,7 +264,7 @@ def risk_test_of(
             "or give images that have it"
         )
     most = 0.0 if risk.weighting == "units" else most_of_a_unit(risk, sizes, ~certifying & counts, unit_of)
-    units = losses_by_unit(unit_of, certifying & counts, order, most, weights, shares)
+    units = UnitLosses(unit_of, certifying & counts, order, most, weights, shares)
     if zero_one:
         bound = for_zero_one(bound, len(units.order), failure_prob, risk.level)
     return RiskTest(risk, units, bound, failure_prob)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_promises, promise_key, risk_targets_of
-from ..calibration.target import largest_unit, losses_by_unit
+from ..calibration.target import UnitLosses, largest_unit
 from ..images.checks import Limits, check_values
 from ..images.ends import Interval
 from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of
@@ -101,7 +101,7 @@ def _seen(
         return SeenPromise.of(target, nan, every, 0, every, most)
     by_units = target.weighting == "units"
     largest = 0.0 if by_units else most or largest_unit(units.unit_of, counts, weight)
-    held = losses_by_unit(units.unit_of, counts, units.order, largest, weight)
+    held = UnitLosses(units.unit_of, counts, units.order, largest, weight)
     shares, counted = np.clip(held.means(losses), 0, 1), held.weights
     risk = cap * float((shares * counted).sum() / counted.sum())
 

@@ -12,8 +12,8 @@ from ..calibration.promises import ALL_PIXELS
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, check_labels, trusted_band
 from ..images.library import Array, as_array, current_runner, differ_in_size, library_of, over_images, rows_of
+from ..images.measure import open_ends
 from ..images.regions import place_of, region_rows
-from ..images.tolerance import open_ends
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of, to_numpy
-from ..images.measure import Measure
-from ..images.tolerance import OPEN_ABOVE, OPEN_BELOW, SLACK, Tolerance, open_ends
+from ..images.measure import OPEN_ABOVE, OPEN_BELOW, SLACK, Measure, Tolerance, open_ends
 from ..storage.files import aside, swap_folder
 from ..storage.version import VERSION
 from .arrays import ABOUT, Arrays, FilePath, about_of

@@ -29,10 +29,9 @@ from .library import (
     singly,
     to_numpy,
 )
-from .measure import Measure
+from .measure import Measure, Tolerance
 from .notebook import facts_html, first_images_html
 from .source import NOT_KNOWN, Source, source_from
-from .tolerance import Tolerance
 
 _IMAGES = ("lower", "upper", "centre")
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from numbers import Integral, Real
 from typing import Any
 
-from .checks import check_line
+from .checks import check_count, check_line, check_number
 
 UNKNOWN = "unknown"
 NAMELESS_VALUES = "values, "  # how the kind begins where values are those of a function without a name
@@ -45,19 +44,15 @@ class Source:
             if value is not None or name == "kind":
                 check_line(value, f"{name} of a source")
         for name in ("samples", "steps"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) < 2**53:
-                raise ValueError(f"{name} of a source is {value!r}; it must be a whole number of at least 1")
-            object.__setattr__(self, name, int(value))
+            if getattr(self, name) is not None:
+                count = check_count(getattr(self, name), f"{name} of a source", most=2**53)
+                object.__setattr__(self, name, count)
         if self.miscoverage is not None:
             object.__setattr__(self, "miscoverage", _level(self.miscoverage))
-        value = self.sigma_0
-        if value is not None:
-            if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < float("inf"):
-                raise ValueError(f"sigma_0 of a source is {value!r}; it must be a finite number of at least 0")
-            object.__setattr__(self, "sigma_0", float(value))
+        if self.sigma_0 is not None:
+            object.__setattr__(self, "sigma_0", check_number(self.sigma_0, "sigma_0 of a source"))
+            if self.sigma_0 < 0:
+                raise ValueError(f"sigma_0 of a source is {self.sigma_0:g}; it must be at least 0")
 
     def __repr__(self) -> str:
         words = [f"{_NAMES.get(name, name)} {value}" for name, value in self.known.items() if name != "kind"]

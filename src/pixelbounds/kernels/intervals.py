@@ -14,11 +14,13 @@ _ROUNDING = 2.0**-50  # as calibration.families has it
 
 
 @njit(nogil=True, cache=True)
-def widen_to_single(
+def widen_ends(
     lower: np.ndarray, upper: np.ndarray, least: float, most: float, below: np.ndarray, above: np.ndarray,
-    widening: np.ndarray, out_lower: np.ndarray, out_upper: np.ndarray,
+    widening: np.ndarray, out_lower: np.ndarray, out_upper: np.ndarray, single: bool,
 ) -> int:  # fmt: skip
-    """Intervals (e,) float32 from the groups of lower ends and of upper ends; how many groups have no widening."""
+    """Intervals (e,), float64 or `single` float32, from the groups of lower and upper ends; how many groups have no
+    widening.
+    """
     exact = np.empty(_ENDS)
     strange = 0
     lower_bits, upper_bits = out_lower.view(np.int32), out_upper.view(np.int32)
@@ -27,27 +29,13 @@ def widen_to_single(
         strange += _look_up(below[start:stop], widening, exact)
         _move_ends(lower[start:stop], -1.0, least, most, exact)
         _round(exact, out_lower[start:stop])
-        _step_down(exact, out_lower[start:stop], lower_bits[start:stop])
+        if single:
+            _step_down(exact, out_lower[start:stop], lower_bits[start:stop])
         strange += _look_up(above[start:stop], widening, exact)
         _move_ends(upper[start:stop], 1.0, least, most, exact)
         _round(exact, out_upper[start:stop])
-        _step_up(exact, out_upper[start:stop], upper_bits[start:stop])
-    return strange
-
-
-@njit(nogil=True, cache=True)
-def widen_to_double(
-    lower: np.ndarray, upper: np.ndarray, least: float, most: float, below: np.ndarray, above: np.ndarray,
-    widening: np.ndarray, out_lower: np.ndarray, out_upper: np.ndarray,
-) -> int:  # fmt: skip
-    """The same in float64."""
-    strange = 0
-    for start in range(0, len(lower), _ENDS):
-        stop = min(start + _ENDS, len(lower))
-        strange += _look_up(below[start:stop], widening, out_lower[start:stop])
-        _move_ends(lower[start:stop], -1.0, least, most, out_lower[start:stop])
-        strange += _look_up(above[start:stop], widening, out_upper[start:stop])
-        _move_ends(upper[start:stop], 1.0, least, most, out_upper[start:stop])
+        if single:
+            _step_up(exact, out_upper[start:stop], upper_bits[start:stop])
     return strange
 
 

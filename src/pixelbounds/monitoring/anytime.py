@@ -255,11 +255,7 @@ def _as_asked(data: LocalData, risks: Sequence[RiskTarget], *, fits: bool) -> tu
         if risk.weighting != "units":
             sizes = data.aggregate(_sizes)[0]
             most = most_of_a_unit(risk, sizes, risk.counts(sizes) & fits, data.unit_of)
-        promises.append(
-            CertifiedPromise(
-                risk.kind, risk.name, risk.place, risk.at_most, risk.above, risk.cap, risk.weighting, most, 0.0, 1
-            )
-        )
+        promises.append(risk.certified(most, 0.0, 1))
     return tuple(promises)
 
 

@@ -18,7 +18,7 @@ from ..calibration.loss_table import recorded_misses
 from ..calibration.paths.path import Path
 from ..calibration.promises import CertifiedPromise, RiskTarget
 from ..calibration.provenance import MOST_UNITS, STATISTICS, BandStatistics, digest_of, some_of
-from ..calibration.target import RiskTest, losses_by_unit
+from ..calibration.target import RiskTest, UnitLosses
 from ..images.library import Array
 from ..kernels.bets import PathEProcess
 from .arrivals import Counted, NewImages
@@ -96,7 +96,7 @@ class Evidence:
             if not counts.any():
                 continue
             size = sizes[:, risk.region]
-            units = losses_by_unit(unit_of, counts, order, promise.most, size if risk.weighting == "pixels" else None)
+            units = UnitLosses(unit_of, counts, order, promise.most, size if risk.weighting == "pixels" else None)
             missed = table[:, risk.region * len(path) : (risk.region + 1) * len(path)].T
             losses = RiskTest(risk, units, betting, 0.5).losses(risk.losses(missed, size))
             e_processes[j] = e_processes[j].update(losses.T)

@@ -20,7 +20,7 @@ from PIL import Image
 
 from ..images.checks import Limits
 from ..images.library import Array, to_numpy
-from ..images.tolerance import open_ends
+from ..images.measure import open_ends
 from .example import Example
 
 SAMPLES = (32, 24, 16, 12, 8)  # kept per pixel, order statistics at even ranks: the first count that fits, or none

@@ -34,8 +34,7 @@ from ..formats.segmentations import is_segmentation, segment_names
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array, rows_of
-from ..images.measure import Measure
-from ..images.tolerance import Tolerance, open_ends
+from ..images.measure import Measure, Tolerance, open_ends
 from ..monitoring.drift import conformal_p_values
 from ..samplers.sample_bands import shape_request
 from ..storage.chunks import BadChunk

@@ -3,7 +3,7 @@
 Splits of all trees lie one after the other. A split sends a value of its feature to the left where it is at most the
 threshold, else to the right; a child is a later split of the same tree, by its number within the tree, or ~i for the
 tree's leaf i. Every split but a tree's first and every leaf is the child of one split: nothing can go round in circles,
-and nothing points out of its tree. `kernels/trees.py` relies on all that, so it is checked whenever a forest is made.
+and nothing points out of its tree. `kernels/trees.py` relies on all that, so it is checked of every forest in a file.
 
 LightGBM fits the trees, and `forest_of` takes them over as arrays. A file holds these arrays alone, so that LightGBM
 never reads anything that comes from a file.
@@ -46,7 +46,11 @@ class Forest:
     root: Array
     leaf: Array
 
-    def __post_init__(self) -> None:
+    def __len__(self) -> int:
+        return len(self.root) - 1
+
+    def checked(self) -> Forest:
+        """The same, of whatever a file held, as contiguous arrays; refused where it is no forest."""
         if not 1 <= self.columns <= _COLUMNS:
             raise refuse("columns", f"is {self.columns}, but must lie in 1..{_COLUMNS}")
         given = {name: getattr(self, name) for name in PARTS}
@@ -54,16 +58,13 @@ class Forest:
         checked = {name: whole_numbers(given, name, 1, *ends) for name, ends in whole.items()}
         checked["root"] = whole_numbers(given, "root", 1, 0, _TREES * _LEAVES)
         checked |= {name: real_numbers(given, name, 1) for name in ("threshold", "leaf")}
-        for name, x in checked.items():
-            object.__setattr__(self, name, x)
-        self._check_sizes()
-        self._check_children()
-        most = int(self._coded[1].max())
+        forest = Forest(self.columns, *(checked[name] for name in PARTS))
+        forest._check_sizes()
+        forest._check_children()
+        most = int(forest._coded[1].max())
         if most > _CUTS:
             raise refuse("threshold", f"has {most} values for one feature, but at most {_CUTS} are possible")
-
-    def __len__(self) -> int:
-        return len(self.root) - 1
+        return forest
 
     def _check_sizes(self) -> None:
         splits = len(self.feature)
@@ -178,7 +179,7 @@ class Forest:
         missing = [name for name in PARTS if f"trees.{name}" not in arrays]
         if missing:
             raise refuse("trees", f"lack {', '.join(missing)}")
-        return cls(columns, *(arrays[f"trees.{name}"] for name in PARTS))
+        return cls(columns, *(arrays[f"trees.{name}"] for name in PARTS)).checked()
 
 
 # ---------------------------------------------------------------- from LightGBM
@@ -189,7 +190,7 @@ def forest_of(booster: Any) -> Forest:
     model = booster.dump_model()
     parts = [_arrays_of(tree["tree_structure"]) for tree in model["tree_info"]]
     feature, threshold, left, right, leaf = (np.concatenate(part) for part in zip(*parts, strict=True))
-    root = np.cumsum([0, *(len(part[0]) for part in parts)])
+    root = np.cumsum([0, *(len(part[0]) for part in parts)], dtype=np.int32)
     return Forest(model["max_feature_idx"] + 1, feature, threshold, left, right, root, leaf)
 
 
@@ -206,18 +207,11 @@ def _arrays_of(top: dict[str, Any]) -> tuple[Array, ...]:
         else:
             leaves[node.get("leaf_index", 0)] = node["leaf_value"]
 
-    def column(name: str, dtype: Any) -> Array:
-        return np.array([splits[i][name] for i in range(len(splits))], dtype)
-
-    def child(name: str) -> Array:
-        nodes = [splits[i][name] for i in range(len(splits))]
-        return np.array([x["split_index"] if "split_index" in x else ~x["leaf_index"] for x in nodes], np.int64)
-
-    values = np.array([leaves[i] for i in range(len(leaves))], np.float64)
+    nodes = [splits[i] for i in range(len(splits))]
+    children = [[node[name] for node in nodes] for name in ("left_child", "right_child")]
     return (
-        column("split_feature", np.int64),
-        column("threshold", np.float64),
-        child("left_child"),
-        child("right_child"),
-        values,
+        np.array([node["split_feature"] for node in nodes], np.int32),
+        np.array([node["threshold"] for node in nodes], np.float64),
+        *(np.array([x.get("split_index", ~x.get("leaf_index", 0)) for x in x_of], np.int32) for x_of in children),
+        np.array([leaves[i] for i in range(len(leaves))], np.float64),
     )

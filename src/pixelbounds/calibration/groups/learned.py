@@ -133,22 +133,6 @@ class LearnedGroups(Grouping):
     kind: ClassVar[str] = "learned"
     sided: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in ("lower_edges", "upper_edges", "room_edges")}
-        for name in ("lower_edges", "upper_edges"):
-            object.__setattr__(self, name, ascending(real_numbers(given, name, 1), name))
-        rooms = real_numbers(given, "room_edges", 2, infinite=True)
-        bins = len(self.lower_edges) + len(self.upper_edges) + 2
-        if len(rooms) != bins:
-            raise refuse("room_edges", f"has {len(rooms)} rows, but must have one for each of {bins} bins")
-        before, after = rooms[:, :-1], rooms[:, 1:]
-        if ((after <= before) & np.isfinite(before)).any() or (np.isinf(before) & np.isfinite(after)).any():
-            raise refuse("room_edges", "must ascend in every row and end with infinity")
-        object.__setattr__(self, "room_edges", rooms)
-        known = [columns_of(self.features, rooms=rooms) for rooms in (False, True)]
-        if self.forest.columns not in known:
-            raise refuse("trees", f"take {self.forest.columns} features, but {self.features} images make {known}")
-
     @property
     def count(self) -> int:
         """Bins of both sides."""
@@ -231,7 +215,18 @@ class LearnedGroups(Grouping):
         features = whole_number(meta, "features", _FEATURES)
         columns = whole_number(meta, "columns", columns_of(_FEATURES, rooms=True))
         forest = Forest.from_state(columns, arrays)
-        return cls(forest, arrays["lower_edges"], arrays["upper_edges"], arrays["room_edges"], features)
+        lower, upper = (ascending(real_numbers(arrays, name, 1), name) for name in ("lower_edges", "upper_edges"))
+        rooms = real_numbers(arrays, "room_edges", 2, infinite=True)
+        bins = len(lower) + len(upper) + 2
+        if len(rooms) != bins:
+            raise refuse("room_edges", f"has {len(rooms)} rows, but must have one for each of {bins} bins")
+        before, after = rooms[:, :-1], rooms[:, 1:]
+        if ((after <= before) & np.isfinite(before)).any() or (np.isinf(before) & np.isfinite(after)).any():
+            raise refuse("room_edges", "must ascend in every row and end with infinity")
+        known = [columns_of(features, rooms=with_rooms) for with_rooms in (False, True)]
+        if columns not in known:
+            raise refuse("trees", f"take {columns} features, but {features} images make {known}")
+        return cls(forest, lower, upper, rooms, features)
 
 
 def _filled(edges: Array) -> Array:

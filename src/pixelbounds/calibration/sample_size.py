@@ -341,6 +341,7 @@ def few_units(promise: Any, n: int, failure_prob: float, bound: ConfidenceBound,
     if asked.kind != "tail" and cap < asked.cap:
         others.insert(0, f"{left(cap=cap)} with cap={cap:.3g} (an image then counts for at most that)")
     return (
-        f"{n} {noun} are few for {asked.at_most:g}: it is certified where they miss at most {left()} on average.",
-        f"They may miss {', '.join(others)}, if losses spread as usual.",
+        f"{n} {noun} are few for {asked.at_most:g}: where losses spread as usual, it is certified if they miss at most "
+        f"{left()} on average.",
+        f"They may then miss {', '.join(others)}.",
     )

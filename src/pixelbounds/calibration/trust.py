@@ -17,14 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from ..images.checks import Limits, NoGuarantee, check_limits, check_number, check_open_unit, check_same_shape
+from ..images.checks import (
+    Limits,
+    NoGuarantee,
+    check_choice,
+    check_limits,
+    check_number,
+    check_open_unit,
+    check_same_shape,
+)
 from ..images.ends import Band, one_band
 from ..images.library import Array, as_array, like, to_numpy
 from ..images.source import Source
 from ..storage.files import check_new_file, read_file, replace_file, seal, unseal
 from ..storage.version import VERSION
 from .block import Block, read_block
-from .bounds import bound_named
+from .bounds import BOUNDS
 from .certify import fixed_sequence_test
 from .data import ROWS, CalibrationData, statistic
 from .families import Family
@@ -73,12 +81,14 @@ class TrustMask:
     def guarantee(self) -> str:
         """What is promised, as plain sentences."""
         wrong = "outside their intervals" if self.tolerance is None else f"farther than {self.tolerance:g} from it"
+        units = plural(self.unit_name)
         return (
             f"With probability at least {confidence_in_words(self.failure_prob)} over the calibration set, at most "
             f"{level_in_words(self.at_most)} of the pixels that the mask of an estimate holds are {wrong}, on average "
-            f"over future {plural(self.unit_name)}. A mask that is empty counts as without error. Masks held "
-            f"{share_in_words(self.trusted)} of the pixels of the {self.certifying} certifying "
-            f"{plural(self.unit_name)}, and {share_in_words(self.empty)} of the masks were empty."
+            f"over future {units}, provided {units} are independent of each other, future ones come from the same "
+            "source, and their estimates and bands are made in the same way. A mask that is empty counts as without "
+            f"error. Masks held {share_in_words(self.trusted)} of the pixels of the {self.certifying} certifying "
+            f"{units}, and {share_in_words(self.empty)} of the masks were empty."
         )
 
     def apply(self, band: Band) -> Any:
@@ -137,7 +147,8 @@ def trust(
     tolerance     largest error of a pixel that is not wrong, in the images' unit; None: a pixel is wrong where the band
                   (a calibrated interval, say) misses the truth
     at_most       largest mean share of wrong pixels among those in the mask; an empty mask has none
-    failure_prob, bound, units, limits, seed    as in `calibrate`
+    failure_prob, units, limits, seed    as in `calibrate`; so is the name of a bound, which must hold with this
+                  probability: not "conformal", which needs losses that fall
 
     >>> rng = np.random.default_rng(0)
     >>> deviation = np.where(rng.random((300, 8, 8)) < 0.5, 0.02, 0.2)
@@ -153,7 +164,8 @@ def trust(
     estimate = as_array(estimate, "estimate")
     check_same_shape(band=band.lower, estimate=estimate)
     data = CalibrationData(truth, band, units, features=estimate, limits=limits)
-    target = Target([share(check_open_unit(at_most, "at_most"))], failure_prob, bound_named(bound))
+    bound = check_choice(bound, sorted(BOUNDS.keys() - {"conformal"}), "bound")
+    target = Target([share(check_open_unit(at_most, "at_most"))], failure_prob, bound)
     fitting, certifying = split(data, target, Frontier(groups="band"), seed)
     pixels = int(fitting.data.sizes.sum())
     bins = {"width": min(24, max(2, pixels // _PIXELS)), "level": min(8, max(1, pixels // (24 * _PIXELS)))}

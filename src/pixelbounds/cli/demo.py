@@ -66,10 +66,10 @@ def _promises(demo: Demo) -> Table:
     longer = ev.mean_length / demo.rows[-1].evaluation.mean_length - 1
     rows = []
     for seen, alone in zip(ev.promises, demo.plain, strict=True):
-        ends = " to ".join(share_ends(*seen.interval))
+        ends = " to ".join(share_ends(*seen.jointly))
         rows.append((seen.name, f"{seen.at_most:.0%}", f"{seen.risk:.2%}", ends, seen.verdict, f"{alone.risk:.2%}"))
     return table(
-        ("promise", "at most, outside", "seen", "95% range", "verdict", "with 5% of all alone"), rows,
+        ("promise", "at most, outside", "seen", "95% range, jointly", "verdict", "with 5% of all alone"), rows,
         text=("verdict",),
         title=f"Promised together: mean length {ev.mean_length:.4f}, {longer:+.1%} against 5% of all pixels alone",
         caption="kept: the whole range is within the level; undecided: too few images to tell",

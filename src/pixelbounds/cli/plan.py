@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SLACK = (
     "\nSlack is the part of the risk level that a bound cannot use: the less, the shorter the intervals. The last row "
-    "holds where all images have the same loss, and not for the expectation."
+    "holds where all images have the same loss, for bounds that toss no coins, and not for the expectation."
 )
 
 

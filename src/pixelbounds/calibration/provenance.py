@@ -131,12 +131,18 @@ def remembered(fit: Callable[..., G]) -> Callable[..., G]:
     return fitted
 
 
+def all_known(image_hashes: Array, known: Array) -> bool:
+    """Whether all images of a call, at least two different ones, are among others; a few may repeat honestly."""
+    compared = image_hashes[image_hashes != 0]
+    return len(np.unique(compared)) > 1 and bool(np.isin(compared, known).all())
+
+
 def check_not_certifying(fitted_on: Array, image_hashes: Array, certifying: Array) -> None:
     """Groups that were shaped by images which now certify make the certificate worthless."""
     if not len(image_hashes) or not len(fitted_on):
         return
-    if np.array_equal(np.sort(fitted_on), np.sort(image_hashes[~certifying])):
-        return  # they were fitted here and now, on the fitting images; duplicates of these are reported elsewhere
+    if np.isin(fitted_on, image_hashes[~certifying]).all():
+        return  # they were fitted here and now, on fitting images; duplicates of these are reported elsewhere
     again = np.flatnonzero(is_known_image(image_hashes, fitted_on) & certifying)
     if len(again):
         raise ValueError(
@@ -183,18 +189,27 @@ class CalibrationImages(ValueError):
 def refuse_calibrated(truth: Any, calibration: Any, runner: Runner, unit_of: Array | None = None) -> str | None:
     """Refuse images that calibrated; the digest of the calibration images, or None where it cannot be told.
 
-    With the unit of each image, (n,), images of different units that have one truth are reported.
+    Where truths repeat among the calibration images themselves (counts of a few lesions), some of these images may
+    repeat them honestly: then only a call all of whose images are known is refused. With the unit of each image, (n,),
+    images of different units that have one truth are reported.
     """
     known: Array = calibration.record.image_hashes
     if not known.any():
         return None
     hashes = hash_images(truth, runner)
-    again = np.flatnonzero(is_known_image(hashes, known))
-    if len(again):
+    again, compared = np.flatnonzero(is_known_image(hashes, known)), known[known != 0]
+    repeat = len(np.unique(compared)) < len(compared)
+    if len(again) and (not repeat or all_known(hashes, known)):
         raise CalibrationImages(again.tolist(), len(truth))
+    if len(again):
+        warnings.warn(
+            f"{len(again)} of {len(truth)} images have the truth of one that calibrated, as some of these have of each "
+            f"other. Truths that repeat honestly stay in; images that calibrated must not judge ({VALIDITY_DOC})",
+            stacklevel=4,
+        )
     if unit_of is not None:
         warn_duplicates(hashes, unit_of, ", and the confidence intervals of this evaluation are too narrow")
-    return str(calibration.record.digest)
+    return None if len(again) else str(calibration.record.digest)
 
 
 def digest_of(total: Array) -> str:

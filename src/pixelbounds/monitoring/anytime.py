@@ -26,7 +26,7 @@ from ..calibration.families import Family
 from ..calibration.methods import Method, method_of
 from ..calibration.paths.path import region_sizes
 from ..calibration.promises import CertifiedPromise, Promise, RiskTarget, check_same_places
-from ..calibration.provenance import group_shares, image_hashes, is_known_image
+from ..calibration.provenance import all_known, group_shares, image_hashes, is_known_image
 from ..calibration.split import FittingImages
 from ..calibration.target import Target, Units, most_of_a_unit, target_of
 from ..calibration.text import ANYTIME
@@ -37,7 +37,7 @@ from ..images.measure import Measure
 from ..kernels.bets import min_losses
 from ..storage.files import check_new_file, replace_file
 from ..storage.version import VERSION
-from .arrivals import NewImages, all_known, unit_digests
+from .arrivals import NewImages, unit_digests
 from .evidence import Check, Evidence
 from .promise_monitors import regions_by_name
 from .state_file import anytime_bytes, evidence_from_bytes

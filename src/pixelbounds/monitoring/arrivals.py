@@ -135,9 +135,3 @@ def prefix_digests(*images: Any, runner: Runner) -> Array:
         prefixes[i] = total ^ (total >> 29)
     prefixes[np.logical_and.accumulate(rows == rows[0])] = 0
     return prefixes
-
-
-def all_known(hashes: Array, others: Array) -> bool:
-    """Whether all images of a call, at least two different ones, are among others; a few may repeat honestly."""
-    compared = hashes[hashes != 0]
-    return len(np.unique(compared)) > 1 and bool(np.isin(compared, others).all())

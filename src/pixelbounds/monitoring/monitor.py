@@ -23,13 +23,13 @@ import numpy as np
 from ..calibration.calibration import Calibration
 from ..calibration.data import truth_and_band
 from ..calibration.losses import Loss
-from ..calibration.provenance import CalibrationImages, hash_images, some_of
+from ..calibration.provenance import CalibrationImages, all_known, hash_images, some_of
 from ..evaluation.kept_promises import region_tallies
 from ..images.checks import check_number, check_open_unit
 from ..images.ends import Band, one_band
 from ..images.library import Array, current_runner
 from ..kernels.bets import mean_log_e_value
-from .arrivals import Counted, NewImages, all_known
+from .arrivals import Counted, NewImages
 from .drift import DriftMartingale, drift_martingales, statistics_of, update_drift
 from .promise_monitors import PromiseMonitor, rounds_of, targets_of, update_promises
 from .status import Status

@@ -12,7 +12,7 @@ from pixelbounds.samplers import sample_function_to
 
 pytest.importorskip("nibabel")
 pytest.importorskip("pydicom")
-from medical import write_dicom, write_nifti
+from medical import LPS, write_dicom, write_nifti
 
 SCANS, SHAPE = 24, (2, 6, 5)
 WIDE = ("--window", 2000, 0)
@@ -110,3 +110,22 @@ def test_values_that_are_no_hounsfield_units_need_a_window_and_what_it_clips_is_
     assert pb.load_calibration(tmp_path / "cal.safetensors").guarantee == said["guarantee"]
     said = done(*words, "--raw", "--limits", 0, 2000, "--force")
     assert not any("of the values of" in note for note in said["notes"])
+
+
+def test_pixels_of_another_size_are_said(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(300, 1500, (SCANS, *SHAPE)).astype(np.int16)
+    for i, x in enumerate(truth):
+        write_nifti(tmp_path / "truth" / f"{i:02}.nii.gz", x)
+    half = np.diag([0.5, 0.5, 1, 1]) @ LPS
+    for name, affine in (("same", LPS), ("finer", half)):
+        for end, by in (("lower", -60), ("upper", 60)):
+            write_nifti(tmp_path / name / f"{end}.nii.gz", truth[0] + by, affine=affine)
+    centre = np.concatenate(truth).astype(np.float32) / 2000
+    np.savez(tmp_path / "bands.npz", lower=centre - np.float32(0.05), upper=centre + np.float32(0.05))
+    cal = tmp_path / "cal.safetensors"
+    done("calibrate", tmp_path / "truth", tmp_path / "bands.npz", *RISK, "--window", 2000, 1000, "--out", cal)
+    said = done("apply", cal, tmp_path / "same", "--out", tmp_path / "same.nii.gz")
+    assert not any("mm" in note for note in said.get("notes", ()))
+    said = done("apply", cal, tmp_path / "finer", "--out", tmp_path / "finer.nii.gz")
+    assert any("pixels of 0.35 to 0.4 mm, and the calibration images had 0.7 to 0.8 mm" in x for x in said["notes"])

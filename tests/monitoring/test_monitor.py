@@ -1,5 +1,7 @@
 """The monitor: order of arrival, what it counts of each promise, and its file."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,33 @@ def test_pieces_are_the_whole(world):
         pieces = monitor_from_bytes(monitor_bytes(pieces))
     assert pieces.status() == whole.status()
     assert [promise.units for promise in pieces.status().promises] == [100, 100, 100, 50]
+
+
+def test_an_update_costs_the_same_however_much_was_seen():
+    """Work is counted in calls of functions and in bytes of the state, which no other program slows down."""
+    rng = np.random.default_rng(0)
+
+    def images(n):
+        centre = rng.uniform(0.2, 0.8, (n, 4, 4)).astype(np.float32)
+        return centre + rng.normal(scale=0.05, size=centre.shape).astype(np.float32), pb.Band(
+            centre - 0.1, centre + 0.1
+        )
+
+    monitor = pb.Monitor(pb.calibrate(*images(60), risk_level=0.3, method="rcps"))
+    costs = []
+    for seen in (100, 20_000):
+        monitor.update(*images(seen))
+        one, calls = images(1), []
+        sys.setprofile(lambda frame, event, arg, calls=calls: calls.append(event))
+        try:
+            monitor.update(*one)
+        finally:
+            sys.setprofile(None)
+        costs.append((len(calls), len(monitor_bytes(monitor))))
+    (few, small), (many, large) = costs
+    assert few > 500  # something was counted
+    assert many <= 1.05 * few
+    assert large <= small + 1000
 
 
 def test_what_is_seen_of_a_promise_is_what_an_evaluation_sees(world):

@@ -266,8 +266,14 @@ def _supported(x: Any, path: Path, more: tuple[str, ...] = ()) -> Any:
         raise FormatError(
             f"{path} holds an array of shape {tuple(x.shape)}; images must be (n, *pixels), e.g. (n, h, w)"
         )
-    if str(x.dtype) not in ("uint8", "float16", "float32", "float64", *more):
-        raise FormatError(f"{path} holds {x.dtype}; convert the images to uint8, or to float32 within the limits")
+    return check_dtype(x, path, more)
+
+
+def check_dtype(x: Any, path: FilePath, more: tuple[str, ...] = ()) -> Any:
+    """Images of a kind of number that has a scale."""
+    if str(x.dtype) not in ("bool", "uint8", "float16", "float32", "float64", *more):
+        whole = ", and give the limits of their scale (--limits LOW HIGH)" if x.dtype.kind in "iu" else ""
+        raise FormatError(f"{path} holds {x.dtype}; save the images as float32{whole}")
     return x
 
 

@@ -32,10 +32,12 @@ from ..storage.chunks import guarded, rows_at
 from ..storage.digests import row_digests
 from ..storage.store import BAD, MARKS
 from .arrays import (
+    ARRAY_SUFFIXES,
     SHAPES,
     Arrays,
     FilePath,
     Reading,
+    check_dtype,
     check_not_half,
     checked,
     existing,
@@ -73,7 +75,7 @@ def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0
     """
     if is_ragged(path):
         truth = only(sets_at(path, reading, reading.truth_key), Path(path), (reading.truth_key or "truth",))
-        return Images(truth, tuple(map(str, range(len(truth)))))
+        return Images(check_dtype(truth, path), tuple(map(str, range(len(truth)))))
     images = open_images(path, key=reading.truth_key, window=reading.mapping)
     measure = images.measure
     if measure is not None and measure.clipped is not None:
@@ -355,7 +357,8 @@ def folder_parts(path: Path, reading: Reading) -> dict[str, Images]:
             raise ValueError(f"{path} holds {files[0].name} and {files[1].name}; keep one of them")
         if files:
             images = open_images(files[0], window=reading.mapping)
-            parts[name] = replace(images, pixels=rescale_uint8(images.pixels, limits))
+            arrays = files[0].suffix in ARRAY_SUFFIXES  # whose 8 bits have no scale, as in one file
+            parts[name] = images if arrays else replace(images, pixels=rescale_uint8(images.pixels, limits))
     if not {"lower", "upper"} <= parts.keys():
         raise ValueError(f"{path} is no folder of bands; it needs lower and upper, such as lower.npy and upper.npy")
     return parts

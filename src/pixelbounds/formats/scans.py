@@ -77,6 +77,12 @@ class Geometry:
         """What the numbers stand for."""
         return Measure.of_window(self.window, self.unit, self.clipped)
 
+    @property
+    def spacing(self) -> tuple[float, float]:
+        """The least and the greatest distance of neighbouring pixels of a slice, in millimetres."""
+        steps = np.linalg.norm([scan.affine[:3, 1:3] for scan in self.scans], axis=1)
+        return round(float(steps.min()), 4), round(float(steps.max()), 4)
+
 
 @dataclass(frozen=True, eq=False)
 class Images:

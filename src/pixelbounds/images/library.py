@@ -95,8 +95,8 @@ def _not_floating(x: Any, name: str) -> str:
     if x.dtype == object:
         return f"is no array of numbers; give images (n, *pixels), of {', '.join(_FLOATS)}, and the truth first"
     kinds = f"has dtype {x.dtype}; images are {', '.join(_FLOATS)}, and 8-bit truth spans the limits"
-    scaled = "uint8" in str(x.dtype)
-    return f"{kinds}: give {name}.astype('float32'){' / 255' if scaled else ', and limits=(least, most) of its scale'}"
+    scale = " / 255" if "uint8" in str(x.dtype) else ", and limits=(least, most) of its scale"
+    return f"{kinds}: give {name}.astype('float32'){scale * ('int' in str(x.dtype))}"
 
 
 def is_plain(x: Any) -> bool:
@@ -114,21 +114,23 @@ def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth")
     """
     if not is_plain(images):
         images = as_plain_array(images, "truth")
+    if isinstance(images, Ragged):
+        return images.converted(lambda x: rescale_uint8(x, limits))
     if isinstance(images, list | tuple):
         return [rescale_uint8(image, limits) if library_of(image) else image for image in images]
     dtype = str(getattr(images, "dtype", "")).removeprefix("torch.")
-    if dtype == "bool" and library_of(images) in ("numpy", "torch"):
-        return np.asarray(to_numpy(images), np.float32)
-    if dtype != "uint8" or not library_of(images):
+    if dtype not in ("uint8", "bool") or not library_of(images):
         return images
-    if library_of(images) in ("numpy", "torch") and images.max() == 1:
-        raise ValueError(f"{name} has 8 bits and no value but 0 and 1: give a mask as bool, {name} > 0")
-    if not all(math.isfinite(limit) for limit in limits):
-        raise ValueError(
-            f"8-bit images span the limits, and these are {limits[0]:g} and {limits[1]:g}; set limits, for example "
-            "(0, 255), or convert the images to float32"
-        )
-    convert = partial(_between, np.float32(limits[0]), np.float32(limits[1]))
+    convert: Callable[[Array], Array] = np.float32
+    if dtype == "uint8":
+        if library_of(images) in ("numpy", "torch") and images.max() == 1:
+            raise ValueError(f"{name} has 8 bits and no value but 0 and 1: give a mask as bool, {name} > 0")
+        if not all(math.isfinite(limit) for limit in limits):
+            raise ValueError(
+                f"8-bit images span the limits, and these are {limits[0]:g} and {limits[1]:g}; set limits, for example "
+                "(0, 255), or convert the images to float32"
+            )
+        convert = partial(_between, np.float32(limits[0]), np.float32(limits[1]))
     if not in_file(images) and 4 * math.prod(images.shape) <= _AT_ONCE:
         return like(convert(to_numpy(images)), images)
     return Derived(images, convert, np.float32)

@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,12 @@ class Ragged:
 
     def __iter__(self) -> Iterator[Array]:
         return (self[i] for i in range(len(self)))
+
+    def converted(self, convert: Callable[[Any], Any]) -> Ragged:
+        """The same images, whose values a function turns into others where they lie."""
+        if isinstance(self.images, _Flat):
+            return Ragged(replace(self.images, values=convert(self.images.values)))
+        return Ragged([convert(image) for image in self.images])
 
     def __sub__(self, other: Ragged) -> Ragged:
         return Ragged([a - b for a, b in zip(self, other, strict=True)])

@@ -65,7 +65,7 @@ class Counted:
 
     def arrivals(self, names: Any, batch: str | None, *arrays: Any, runner: Runner) -> NewImages:
         """Which images of a call count, from the names of their units, if any, that of the batch, and the images."""
-        n, batches = len(arrays[0]), self.batches
+        n, batches = int(arrays[0].shape[0]), self.batches
         if names is None or batch is not None:
             prefixes = prefix_digests(*arrays, runner=runner)
             if self._counted_before(batch, prefixes):

@@ -130,7 +130,7 @@ class Monitor:
         if not len(arrivals.images):
             return self.status(arrivals.repeated, arrivals.late)
         if all_known(hash_images(truth, runner), calibration.record.image_hashes):
-            raise CalibrationImages(range(len(truth)), len(truth))
+            raise CalibrationImages(range(len(band)), len(band))
         promises = calibration.promises
         targets, regions = targets_of(promises, within, band.lower, self.loss)
         interval = calibration.apply(band, features=features, labels=labels)

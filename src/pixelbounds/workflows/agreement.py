@@ -6,7 +6,9 @@ whatever says otherwise is refused.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +18,9 @@ from ..formats.maps import measure_of_maps
 from ..formats.scans import Images
 from ..images.checks import Limits, check_limits
 from ..images.measure import Measure
+
+SPACING = "pixel spacing"  # by this setting a record knows the size of the pixels, in millimetres
+_ALIKE = 1.1  # pixels whose sizes differ by a larger factor are said
 
 
 class Measured(Protocol):
@@ -62,9 +67,20 @@ def check_bands(calibration: Measured, path: FilePath, bands: Bands, reading: Re
 
 
 def check_images(calibration: Measured, path: FilePath, images: Images, reading: Reading) -> None:
-    """Values of NIfTI and DICOM files became numbers as those of the calibration did; nobody guesses how."""
-    if images.measure is None:
+    """Values of NIfTI and DICOM files became numbers as those of the calibration did; nobody guesses how.
+
+    Pixels of another size than the calibration's, as far as files know it, are said.
+    """
+    if images.measure is None or images.geometry is None:
         return
+    calibrated = getattr(calibration, "record", None) and calibration.record.settings.get(SPACING)
+    (low, high), (least, most) = images.geometry.spacing, calibrated or (0.0, inf)
+    if low < least / _ALIKE or high > most * _ALIKE:
+        warnings.warn(
+            f"{path} has pixels of {_millimetres(low, high)}, and the calibration images had "
+            f"{_millimetres(least, most)}: the guarantee is about images like those; is this the same kind of scan?",
+            stacklevel=2,
+        )
     if calibration.measure is not None:
         _check_same(calibration.measure, path, images.measure)
     elif reading.measure is None:
@@ -72,6 +88,10 @@ def check_images(calibration: Measured, path: FilePath, images: Images, reading:
             f"{path} holds values that a window maps to [0, 1], and the calibration does not know its window: give "
             "one, such as --window 400 40, or --raw where values stayed as they were"
         )
+
+
+def _millimetres(least: float, most: float) -> str:
+    return f"{least:g} mm" if least == most else f"{least:g} to {most:g} mm"
 
 
 def _check_same(calibrated: Measure, path: FilePath, measure: Measure) -> None:

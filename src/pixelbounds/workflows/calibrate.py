@@ -35,6 +35,7 @@ from ..images.checks import check_open_unit
 from ..images.ends import Band, Interval
 from ..images.library import rows_of, sizes_of
 from ..storage.chunks import guarded
+from .agreement import SPACING
 from .promise_regions import PromiseRegions, Take
 from .request import Request, Resources
 
@@ -108,10 +109,11 @@ def calibrate_files(
         )
         chosen = offered[calibration.record.settings.get("band", "")]
         lengths = _lengths(calibration, chosen, arguments["features"], arguments["labels"])
-    if not good.all():
-        bad, record = np.flatnonzero(~good).tolist(), calibration.record
-        record = dataclasses.replace(record, settings={**record.settings, "skipped": bad}, skipped=len(bad))
-        calibration = dataclasses.replace(calibration, record=record)
+    bad, record = np.flatnonzero(~good).tolist(), calibration.record
+    files: dict[str, Any] = {} if good.all() else {"skipped": bad}
+    files |= {} if images.geometry is None else {SPACING: list(images.geometry.spacing)}
+    record = dataclasses.replace(record, settings={**record.settings, **files}, skipped=len(bad))
+    calibration = dataclasses.replace(calibration, record=record)
     level = calibration.failure_prob
     warn_second_try(target, "another calibration", load_calibration, calibration, level, "record.image_hashes")
     calibration.save(target)

@@ -160,7 +160,8 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
         ids: Any = take(units)
         if stored is not None and ids is not None:  # units count as those of the guarantee
             most = stored.max_images or None
-            ids = Units(ids, stored.unit_name or "unit", "images" if most else "units", most)
+            name = stored.unit_name or (images.unit_name if reading.units is None else None) or "unit"
+            ids = Units(ids, name, "images" if most else "units", most)
         try:
             evaluation = evaluate(
                 true, judged, groups=take(by) if by is not None and by.shape == images.pixels.shape else by,

@@ -127,7 +127,8 @@ def rounds_of(
     promise: CertifiedPromise, losses: Array, sizes: Array, counts: Array, unit_of: Array, units: int
 ) -> Rounds:
     """Losses of images, sizes of the region and whether images count, (n,) each, as rounds of units 0..units-1."""
-    order = np.arange(units)
-    by_unit = UnitLosses(unit_of, counts, order, promise.most, sizes if promise.weighting == "pixels" else None)
-    loss = np.clip(by_unit.means(np.where(counts, losses, 0.0)), 0, 1)
-    return np.isin(order, unit_of[counts]), loss, by_unit.weights
+    weights = sizes if promise.weighting == "pixels" else None
+    by_unit = UnitLosses(unit_of, counts, np.arange(units), promise.most, weights)
+    rounds = np.zeros((2, units))
+    rounds[:, by_unit.order] = np.clip(by_unit.means(np.where(counts, losses, 0.0)), 0, 1), by_unit.weights
+    return np.isin(np.arange(units), by_unit.order), rounds[0], rounds[1]

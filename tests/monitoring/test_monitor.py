@@ -112,19 +112,19 @@ def test_units_count_as_they_did_at_calibration(rng, weighting):
     promise = pb.calibration.promises.CertifiedPromise(
         "share", "x", "region", 0.2, 0.0, 1.0, weighting, most, 0.1, 8
     )  # fmt: skip
-    present, loss, weight = rounds_of(promise, losses, sizes, counts, unit_of, 8)
-    assert present.tolist() == [bool((counts & (unit_of == unit)).any()) for unit in range(8)]
-    for unit in np.flatnonzero(present):
+    rounds = rounds_of(promise, losses, sizes, counts, unit_of)
+    assert list(rounds) == [unit for unit in range(8) if (counts & (unit_of == unit)).any()]
+    for unit, (loss, weight) in rounds.items():
         here = counts & (unit_of == unit)
         weights = sizes[here] if weighting == "pixels" else np.ones(here.sum())
-        assert loss[unit] == pytest.approx(np.average(losses[here], weights=weights))
-        assert weight[unit] == (1 if weighting == "units" else min(weights.sum(), most) / most)
+        assert loss == pytest.approx(np.average(losses[here], weights=weights))
+        assert weight == (1 if weighting == "units" else min(weights.sum(), most) / most)
 
 
 def test_the_alarm_is_raised_by_the_mean_e_value_and_by_none_alone(world):
     """Of two promises one is broken: its e-value must be twice as great as if it were alone."""
     monitors = tuple(PromiseMonitor.of(promise) for promise in world[0].promises[:2])
-    bad, good = ((np.ones(1, bool), np.array([loss]), np.ones(1)) for loss in (0.4, 0.1))
+    bad, good = ({0: (loss, 1.0)} for loss in (0.4, 0.1))
     greatest, mean = [], []
     for _ in range(200):
         monitors, reached = update_promises(monitors, [bad, good], 0.1)

@@ -31,7 +31,7 @@ from ..images.library import Array, current_runner
 from ..kernels.bets import mean_log_e_value
 from .arrivals import Counted, NewImages
 from .drift import DriftMartingale, drift_martingales, statistics_of, update_drift
-from .promise_monitors import PromiseMonitor, rounds_of, targets_of, update_promises
+from .promise_monitors import PromiseMonitor, Rounds, rounds_of, targets_of, update_promises
 from .status import Status
 
 MAX_UNITS = 2**17
@@ -137,15 +137,15 @@ class Monitor:
         seeing = [target for target in targets if target is not None and not target.counts_only]
         missed, sizes, seen = region_tallies(truth, interval, regions, runner, limits=calibration.limits, seeing=seeing)
         new, unit_of = arrivals.images, arrivals.unit_of
-        rounds = []
+        rounds: list[Rounds] = []
         for promise, target in zip(promises, targets, strict=True):
-            size = sizes[:, 0 if target is None else target.region]
-            losses, counts = np.zeros(len(size)), np.zeros(len(size), bool)
-            if target is not None:
-                counts = target.counts(sizes)
-                counted = target.counts_only
-                losses = target.losses(missed[:, target.region], size) if counted else seen[:, seeing.index(target)]
-            rounds.append(rounds_of(promise, losses[new], size[new], counts[new], unit_of, int(unit_of.max()) + 1))
+            if target is None:
+                rounds.append({})
+                continue
+            size, counts = sizes[:, target.region], target.counts(sizes)
+            counted = target.counts_only
+            losses = target.losses(missed[:, target.region], size) if counted else seen[:, seeing.index(target)]
+            rounds.append(rounds_of(promise, losses[new], size[new], counts[new], unit_of))
         self.promises, reached = update_promises(self.promises, rounds, self.shares[0])
         self.broken = self.broken or reached
         self.with_truth = _counted(self.with_truth, arrivals)

@@ -70,7 +70,7 @@ class PromiseMonitor:
         )  # fmt: skip
 
 
-Rounds = tuple[Array, Array, Array]  # of units in order of arrival: whether they have the region, loss, weight
+Rounds = dict[int, tuple[float, float]]  # of each unit that has the region, numbered by arrival: loss and weight
 
 
 def update_promises(
@@ -79,10 +79,8 @@ def update_promises(
     """The monitors after all rounds, and whether their mean e-value ever reached 1 / failure_prob on the way."""
     now = list(monitors)
     reached = False
-    for unit in range(len(rounds[0][0])):
-        for j, (present, loss, weight) in enumerate(rounds):
-            if present[unit]:
-                now[j] = now[j].update(float(loss[unit]), float(weight[unit]))
+    for unit in sorted(set().union(*rounds)):
+        now = [one.update(*of[unit]) if unit in of else one for one, of in zip(now, rounds, strict=True)]
         log_e_values = np.array([monitor.e_process.log_e_value for monitor in now])
         if mean_log_e_value(log_e_values) >= np.log(1 / failure_prob):
             reached = True
@@ -123,12 +121,9 @@ def targets_of(
     return [next(following) if promise in drawn else None for promise in promises], regions
 
 
-def rounds_of(
-    promise: CertifiedPromise, losses: Array, sizes: Array, counts: Array, unit_of: Array, units: int
-) -> Rounds:
-    """Losses of images, sizes of the region and whether images count, (n,) each, as rounds of units 0..units-1."""
+def rounds_of(promise: CertifiedPromise, losses: Array, sizes: Array, counts: Array, unit_of: Array) -> Rounds:
+    """Losses of images, sizes of the region and whether images count, (n,) each, as rounds of their units."""
     weights = sizes if promise.weighting == "pixels" else None
-    by_unit = UnitLosses(unit_of, counts, np.arange(units), promise.most, weights)
-    rounds = np.zeros((2, units))
-    rounds[:, by_unit.order] = np.clip(by_unit.means(np.where(counts, losses, 0.0)), 0, 1), by_unit.weights
-    return np.isin(np.arange(units), by_unit.order), rounds[0], rounds[1]
+    units = UnitLosses(unit_of, counts, np.unique(unit_of), promise.most, weights)
+    loss = np.clip(units.means(losses), 0, 1)
+    return dict(zip(units.order.tolist(), zip(loss.tolist(), units.weights.tolist(), strict=True), strict=True))

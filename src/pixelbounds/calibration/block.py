@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from math import isfinite, prod
 from typing import Any, ClassVar
@@ -43,6 +43,7 @@ class Block:
     labels: Array | None = None
     outside: int | None = None  # entries outside the clipped band, where that was counted already
     regions: tuple[Array, ...] = ()
+    kept: dict[str, Any] = field(default_factory=dict)  # what groups have found of it, once for all that ask
 
     def __len__(self) -> int:
         return len(self.band)

@@ -304,8 +304,8 @@ def describe(block: Block, family: Family, grouping: Grouping, widening: Array, 
     values[1] = np.minimum(most, high) - np.maximum(least, low)
     values[2] = lower + upper
     values[3] = (lower <= low).view(np.uint8) + (upper >= high).view(np.uint8)
-    counts = np.bincount((labels + np.arange(0, n * groups, groups).repeat(len(entry) // n)).reshape(-1))
-    counts.resize(n, groups)
+    cells = (labels + np.arange(0, n * groups, groups).repeat(len(entry) // n)).reshape(-1)
+    counts = np.bincount(cells, minlength=n * groups).reshape(n, groups)
     rows = np.empty((n, len(STATISTICS)), np.float32)
     rows[:, :4] = values.reshape(4, n, -1).mean(axis=2).T * (1, 1, 0.5, 0.5)
     rows[:, 4] = np.abs(counts / (2 * len(entry) / n) - shares).sum(axis=1) / 2

@@ -53,6 +53,13 @@ def feature_maps(block: Block) -> tuple[Array, int]:
     """Images known at test time from which the model predicts, (maps, n * pixels); the first so many say the same of
     both ends, the others point upward.
     """
+    if "feature maps" not in block.kept:
+        block.kept["feature maps"] = _feature_maps(block)
+    maps: tuple[Array, int] = block.kept["feature maps"]
+    return maps
+
+
+def _feature_maps(block: Block) -> tuple[Array, int]:
     shape = block.band.shape
     further = 0 if block.features is None else block.features.shape[1]
     alike = 9 + 2 * further
@@ -189,7 +196,7 @@ class LearnedGroups(Grouping):
             here = np.flatnonzero(side == one)
             at = entry[here]
             ends = block.flat_ends()
-            parts = self._of_sides(block, maps[:, at], alike, (ends[0][at], ends[1][at]), (one, one + 1))
+            parts = self._of_sides(block, maps.take(at, 1), alike, (ends[0][at], ends[1][at]), (one, one + 1))
             value[here], label[here] = (x[one] for x in parts)
         return value, label
 

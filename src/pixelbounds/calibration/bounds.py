@@ -77,12 +77,9 @@ def _binomial_test(mean: float, n: int, failure_prob: float, level: float) -> bo
     return _binomial_tail(round(n * mean), n, level) < failure_prob
 
 
-def _kl_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
-    return exp(-n * _relative_entropy(min(mean, level), level)) < failure_prob
-
-
 def _hoeffding_bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
-    return _kl_test(mean, n, failure_prob, level) or _bentkus_test(mean, n, failure_prob, level)
+    below = exp(-n * _relative_entropy(min(mean, level), level)) < failure_prob
+    return below or _bentkus_test(mean, n, failure_prob, level)
 
 
 def _conformal_test(mean: float, n: int, failure_prob: float, level: float) -> bool:

@@ -23,7 +23,8 @@ from ..images.checks import check_choice, check_count, check_generator, check_nu
 from ..images.library import Array
 from .bounds import BOUNDS, ConfidenceBound, binomial, for_zero_one, greatest_loss, least_images, rejects
 from .methods import METHODS
-from .promises import Promise, check_promises
+from .promises import Promise
+from .target import target_of
 from .words import level_in_words
 
 IMAGES = (200, 640, 2000)
@@ -177,11 +178,7 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(risk_level: float | None, promises: Any, prevalence: Any, unit_sizes: Any) -> list[_Wanted]:
-    if (risk_level is None) == (promises is None):
-        raise ValueError("give either risk_level, such as 0.1, or promises, such as [pixelbounds.share(0.1)]")
-    if risk_level is not None:
-        promises = [Promise("share", check_open_unit(risk_level, "risk_level"))]
-    asked, shares = check_promises(promises), {} if prevalence is None else prevalence
+    asked, shares = target_of(risk_level, promises).promises, {} if prevalence is None else prevalence
     if not isinstance(shares, Mapping):
         raise TypeError(f"prevalence is a {type(shares).__name__}; give the share of images by name: {{'heart': 0.1}}")
     names = [one.name or ("all pixels" if one.within is None else f"region {i}") for i, one in enumerate(asked, 1)]
@@ -311,10 +308,8 @@ def _unit_losses(n: int, spread: float, rng: np.random.Generator) -> Array:
     """Losses of n images with mean 1, in random order: (n,)."""
     from scipy.stats import gamma
 
-    if spread == 0:
-        return np.ones(n)
-    losses = gamma.ppf((np.arange(n) + 0.5) / n, spread**-2)
-    return rng.permutation(losses / losses.mean())
+    losses = gamma.ppf((np.arange(n) + 0.5) / n, spread**-2) if spread else np.ones(n)
+    return rng.permutation(losses / losses.mean()) if spread else losses
 
 
 # ---------------------------------------------------------------- few units

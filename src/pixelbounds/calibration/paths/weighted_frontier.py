@@ -204,8 +204,12 @@ def _multipliers(
         reached, _ = traversal(_mixed(traded, parts, mu), level)
         if not reached.shape[1]:
             break
-        score = _scores_at(reached, len(traded.edges))[cells.key]
-        missed = {r: _missed_along(cells, score, r, reached.shape[1]) for r in {x.target.region for x in live}}
+        edges = np.arange(len(traded.edges) + 1)  # at which point each group has reached each, or behind the last
+        score = np.concatenate([np.searchsorted(row, edges) for row in reached])[cells.key]
+        missed = {
+            r: weigh_missed(cells.image, score, cells.weights[r], len(cells.sizes), reached.shape[1])
+            for r in {x.target.region for x in live}
+        }
         stops = [x.stop(missed[x.target.region], cells.sizes[:, x.target.region]) for x in live]
         point = max(stop for stop, _ in stops)
         at = groups, reached[:, point]
@@ -234,17 +238,6 @@ def _used(x: _SimulatedCertification, missed: Array, size: Array, point: int, st
         return 1.0
     here = float(x.losses(missed, size, point).mean())
     return max(_LEAST, here / loss_there) if loss_there > 0 else _LEAST
-
-
-def _scores_at(reached: Array, edges: int) -> Array:
-    """First point at which each group has reached each edge, as many as there are points if none: (K * (E + 1),)."""
-    wanted = np.arange(edges + 1)
-    return np.concatenate([np.searchsorted(row, wanted) for row in reached])
-
-
-def _missed_along(cells: Cells, score: Array, region: int, points: int) -> Array:
-    """What each image misses of a region at each point: (n, points)."""
-    return weigh_missed(cells.image, score, cells.weights[region], len(cells.sizes), points)
 
 
 def joint_point(data: CalibrationData, path: Path, objective: PathObjective) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from pixelbounds.calibration.block import Block, Grouping
 from pixelbounds.calibration.bounds import bound_named, rejects
 from pixelbounds.calibration.certify import certify
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.loss_table import LossTable, loss_table
 from pixelbounds.calibration.methods import KRCPS, Method, point_at_risk
 from pixelbounds.calibration.paths.path import Path, misses
@@ -56,7 +56,7 @@ class Certified:
     seconds: float
 
 
-def fit(data: LocalData, method: Method, target: Target, seed: int) -> Fitted:
+def fit(data: CalibrationData, method: Method, target: Target, seed: int) -> Fitted:
     """The stages of `calibrate` up to the table of losses."""
     begin, rng = perf_counter(), np.random.default_rng(seed)
     fitting, certifying = split(data, target, method, rng)
@@ -74,19 +74,19 @@ def certified(fitted: Fitted, bound: str) -> Certified:
     return Certified(fitted.path.at(point.point, point.part), fitted.seconds + perf_counter() - begin)
 
 
-def fit_on_all(data: LocalData, method: Method, target: Target, seed: int) -> Path:
+def fit_on_all(data: CalibrationData, method: Method, target: Target, seed: int) -> Path:
     """The path of a method of which every image fits: what no calibration may do."""
     data, risks = data.with_promises(target)
     return method.fit(FittingImages(data, np.arange(len(data)), risks, len(data)), target, seed)
 
 
-def cut(data: LocalData, path: Path, risk_level: float) -> Array:
+def cut(data: CalibrationData, path: Path, risk_level: float) -> Array:
     """Widenings at the first point whose mean loss on these very images is at most the risk level."""
     return path.at(point_at_risk(data, path, risk_level))
 
 
 def measure(
-    data: LocalData,
+    data: CalibrationData,
     grouping: Grouping,
     widening: Array | None,
     fresh: Array | None = None,
@@ -135,7 +135,7 @@ def cells_of(grid: KRCPSSection, n_opts: Sequence[int]) -> list[Cell]:
 
 
 def choose_cell(
-    data: LocalData, grid: KRCPSSection, bounds: Sequence[str], target: Target, seed: int
+    data: CalibrationData, grid: KRCPSSection, bounds: Sequence[str], target: Target, seed: int
 ) -> tuple[dict[str, Cell], float]:
     """K and d_opt chosen on the fitting images of a split alone, for each bound; seconds that took.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .calibration.calibrate import calibrate
     from .calibration.calibration import Calibration, load_calibration
     from .calibration.certify import CertifiedPoint, certify, fixed_sequence_test
-    from .calibration.data import CalibrationData, LocalData
+    from .calibration.data import CalibrationData
     from .calibration.families import Family
     from .calibration.loss_table import loss_table
     from .calibration.masks import (
@@ -72,7 +72,7 @@ _HOMES = {  # where each name is defined
     "calibration.calibrate": "calibrate",
     "calibration.calibration": "Calibration load_calibration",
     "calibration.certify": "CertifiedPoint certify fixed_sequence_test",
-    "calibration.data": "CalibrationData LocalData",
+    "calibration.data": "CalibrationData",
     "calibration.families": "Family",
     "calibration.loss_table": "loss_table",
     "calibration.masks": ("class_masks margin_band segmentation_band segmentation_promises volume_outside volumes"),
@@ -124,7 +124,6 @@ __all__ = [
     "Family",
     "Frontier",
     "Interval",
-    "LocalData",
     "Measure",
     "Method",
     "Monitor",

@@ -14,7 +14,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import groups
 from pixelbounds.calibration.block import all_entries
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.contract import load_grouping
 
 PARTITION = np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7 * 11
@@ -157,7 +157,7 @@ def test_groups_of_the_band_fit_images_of_another_size(rng, kind):
     pairs = world(rng, features=0)
     grouping = KINDS[kind](pairs, FITTING)
     truth, band = heteroscedastic(3, rng, size=SIZE + 5)
-    labels = labels_of(grouping, LocalData(truth, band))
+    labels = labels_of(grouping, CalibrationData(truth, band))
     assert labels.shape == (2, 3, (SIZE + 5) ** 2)
     assert 0 <= labels.min() <= labels.max() < grouping.count
 
@@ -178,12 +178,12 @@ def test_a_combination_never_seen_joins_the_nearest_of_its_side():
     half = np.repeat([0.02, 0.1, 0.2], 20)
     middle = np.repeat([0.2, 0.5, 0.75], 20)
     fitted = pb.Band((middle - half)[None].repeat(4, 0), (middle + half)[None].repeat(4, 0))
-    pairs = LocalData(np.full((4, 60), 0.5), fitted)
+    pairs = CalibrationData(np.full((4, 60), 0.5), fitted)
     grouping = groups.fit_band_groups(pairs, np.arange(4), width=3, room=1, level=3)
     assert grouping.count == 6  # three combinations of nine occur, per side
     seen = labels_of(grouping, pairs)[:, 0, [0, 20, 40]]
     strange = pb.Band(np.array([[0.0, 0.73, 0.28]]), np.array([[0.4, 0.77, 0.32]]))
-    new = labels_of(grouping, LocalData(np.full((1, 3), 0.5), strange))[:, 0]
+    new = labels_of(grouping, CalibrationData(np.full((1, 3), 0.5), strange))[:, 0]
     for side in (0, 1):
         assert set(new[side]) <= set(seen[side])  # never the other side's
         assert new[side][2] == seen[side][0]  # narrow and a little higher than low: the narrow low one

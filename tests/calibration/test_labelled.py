@@ -8,7 +8,7 @@ from flat import flat_calibrate
 
 import pixelbounds as pb
 from pixelbounds import groups
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.paths.frontier import frontier_of
 from pixelbounds.images.ragged import write_ragged
@@ -62,7 +62,7 @@ def test_a_group_without_a_miss_widens_along_the_way(rng):
     middle = (band.lower + band.upper) / 2
     inside = np.isin(np.arange(120), fitting)[:, None, None] & organ
     truth = np.where(inside, middle, truth)  # on the fitting images the organ is never missed
-    pairs = LocalData(truth, band, labels=labels)
+    pairs = CalibrationData(truth, band, labels=labels)
     grouping = labelled(pairs, fitting)
     path = frontier_of(pairs, fitting, grouping, 0.1)
     own = np.unique(grouping.table[list(grouping.values).index(3)])

@@ -12,7 +12,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import bounds, families
 from pixelbounds.calibration.block import Single
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.paths import frontier as paths
 from pixelbounds.calibration.paths import path as along
@@ -117,7 +117,7 @@ def test_the_table_counts_what_the_intervals_miss():
     """Column by column, the table of arrivals is the 01 loss recounted on widened intervals."""
     truth, band = heteroscedastic(20, np.random.default_rng(1), size=8, dtype=np.float64)
     labels = np.arange(64).reshape(8, 8) % 3
-    pairs, grouping = LocalData(truth, band), Partition(labels)
+    pairs, grouping = CalibrationData(truth, band), Partition(labels)
     path = paths.frontier_path(paths.trades(pairs, np.arange(8), grouping), grouping, 0.1, 1.0)
     table = pairs.aggregate(along.misses, path=path)[0]
     for j in range(0, len(path), 37):
@@ -185,7 +185,7 @@ def test_trades_are_clipped_lengths_and_misses(rng):
     """On images: what the sums of fixed-point numbers say is what the intervals say."""
     truth, band = heteroscedastic(6, rng, size=8, dtype=np.float64)
     labels = np.arange(64).reshape(8, 8) % 2
-    found = paths.trades(LocalData(truth, band), np.arange(6), Partition(labels))
+    found = paths.trades(CalibrationData(truth, band), np.arange(6), Partition(labels))
     for e in range(0, len(found.edges), 50):
         w = found.edges[e]
         lower, upper = np.clip(band.lower - w, 0, 1), np.clip(band.upper + w, 0, 1)
@@ -202,7 +202,7 @@ def test_on_images_the_frontier_is_the_shortest_for_its_risk():
     narrow = np.arange(64).reshape(8, 8) < 32
     wide = np.where(narrow, 0.0, 0.1)
     band = pb.Band(np.maximum(band.lower - wide, 0), np.minimum(band.upper + wide, 1))
-    pairs = LocalData(truth, band)
+    pairs = CalibrationData(truth, band)
     found = paths.trades(pairs, np.arange(30), Partition((~narrow).astype(np.int32)))
     path = paths.frontier_path(found, Single(), 0.1, 1.0)
     length, missed = knot_sums(path, found)

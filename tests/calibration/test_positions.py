@@ -8,14 +8,14 @@ from skimage.filters import threshold_multiotsu
 
 import pixelbounds as pb
 from pixelbounds import groups
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.positions import otsu_thresholds
 
 
 def test_loss_groups_are_quantiles_of_the_loss():
     """Position j is missed in j of the fitting images: quantiles cut the positions evenly, in order."""
     truth = (np.arange(16)[:, None] < np.arange(16)[None]) * 0.9
-    pairs = LocalData(truth, pb.Band(np.zeros((16, 16)), np.full((16, 16), 0.5)))
+    pairs = CalibrationData(truth, pb.Band(np.zeros((16, 16)), np.full((16, 16), 0.5)))
     labels = groups.by_loss(pairs, np.arange(16), 4).labels
     np.testing.assert_array_equal(labels, np.arange(16) // 4)
 
@@ -23,11 +23,11 @@ def test_loss_groups_are_quantiles_of_the_loss():
 def test_ties_merge():
     truth = np.zeros((10, 12))
     truth[:5, 9:] = 0.9  # three positions are missed half of the time, the others never
-    pairs = LocalData(truth, pb.Band(np.zeros((10, 12)), np.full((10, 12), 0.5)))
+    pairs = CalibrationData(truth, pb.Band(np.zeros((10, 12)), np.full((10, 12), 0.5)))
     grouping = groups.by_loss(pairs, np.arange(10), 8)
     assert grouping.count == 2
     np.testing.assert_array_equal(grouping.labels, np.arange(12) >= 9)
-    constant = LocalData(np.zeros((10, 12)), pairs.band)
+    constant = CalibrationData(np.zeros((10, 12)), pairs.band)
     for fit in (groups.by_loss, groups.by_otsu):
         assert fit(constant, np.arange(10), 8).count == 1
     assert groups.fit_band_groups(pairs, np.arange(10)).count == 2  # one width, one room per side: the sides are left
@@ -38,7 +38,7 @@ def test_ties_merge():
 def test_no_loss_group_is_ever_empty(values, k, n):
     misses = np.array(values) % (n + 1)
     truth = (np.arange(n)[:, None] < misses[None]) * 0.9
-    pairs = LocalData(truth, pb.Band(np.zeros(truth.shape), np.full(truth.shape, 0.5)))
+    pairs = CalibrationData(truth, pb.Band(np.zeros(truth.shape), np.full(truth.shape, 0.5)))
     for fit in (groups.by_loss, groups.by_otsu):
         grouping = fit(pairs, np.arange(n), k)
         assert set(grouping.labels.reshape(-1)) == set(range(grouping.count))

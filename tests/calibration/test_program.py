@@ -5,7 +5,7 @@ import pytest
 from literal import literal_pk
 from worlds import heteroscedastic
 
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.paths import line as paths
 from pixelbounds.calibration.paths.program import Solution, add_to_cells, blank_cells, points_of, solve, sort_points
@@ -119,7 +119,7 @@ def test_cells_stand_for_all_pixels(k, gamma):
 def images(seed=4, n=30, size=8):
     truth, band = heteroscedastic(n, np.random.default_rng(seed), size=size, dtype=np.float64)
     labels = np.arange(size * size).reshape(size, size) // (size * size // 4)
-    return truth, band, labels, LocalData(truth, band)
+    return truth, band, labels, CalibrationData(truth, band)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.3])

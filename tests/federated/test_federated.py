@@ -9,7 +9,7 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import federated
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.images.ragged import Ragged
 
@@ -87,7 +87,7 @@ def test_groups_that_saw_the_certifying_images_of_a_site_are_refused_there():
     truth, band = data()
     sites = parts_of(truth, band)
     t, b, how = sites["south"]
-    pairs = LocalData(t, b)
+    pairs = CalibrationData(t, b)
     grouping = fit_band_groups(pairs, np.arange(20), width=4)
     study = federated.begin(announced(sites), risk_level=0.2, method=pb.Frontier(grouping))
     assert study.plan.text["statistic"] == "spend"

@@ -11,7 +11,7 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import bounds
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.paths import line
 from pixelbounds.kernels.entry_scores import LOWER, UPPER
@@ -123,7 +123,7 @@ def test_krcps_is_algorithm_1_to_one_step(kind, name, direction):
     method = pb.KRCPS(groups=labels, n_fit=fit, direction=direction)
     cal = pb.calibrate(truth, band, risk_level=level, bound=name, seed=seed, method=method)
     images, certifying = split(len(truth), fit, seed)
-    pairs = LocalData(truth, band)
+    pairs = CalibrationData(truth, band)
     solution = line.solve_program(pairs, images, Partition(labels), level).widening
     literal = literal_line(
         truth[certifying], band.lower[certifying], band.upper[certifying], membership=labels, solution=solution,
@@ -146,7 +146,7 @@ def test_krcps_with_groups_clipped_to_zero_is_algorithm_1(rng):
         truth, band, risk_level=0.25, bound="hoeffding_bentkus", seed=1, method=pb.KRCPS(groups=labels, n_fit=30)
     )
     images, certifying = split(120, 30, 1)
-    solution = line.solve_program(LocalData(truth, band), images, Partition(labels), 0.25)
+    solution = line.solve_program(CalibrationData(truth, band), images, Partition(labels), 0.25)
     literal = literal_line(
         truth[certifying], band.lower[certifying], band.upper[certifying], membership=labels,
         solution=solution.widening, risk_level=0.25, failure_prob=0.1, step=0.002,
@@ -212,7 +212,7 @@ def test_units_of_unequal_size_are_averaged_before_the_bound():
 
 def covered_by_shortfall(cal, truth, band):
     """Whether each pixel's score is at most the widening of its end's group, in float64: (n, *pixels)."""
-    _, block = LocalData(truth, band, limits=cal.limits).read(0, len(truth))
+    _, block = CalibrationData(truth, band, limits=cal.limits).read(0, len(truth))
     lower, upper = (x.reshape(-1) for x in block.clipped())
     entry = np.arange(truth.size)
     below, above = (

@@ -173,7 +173,7 @@ GOOD = {
     **{f"families.{name}.score": {"truth": SMALL[0], "band": band} for name, band in BANDS.items()},
 }  # fmt: skip
 RESULTS = {"Calibration", "CertifiedPoint", "Evaluation", "NoGuarantee", "TrustMask"}  # made by functions, or raised
-THROUGH_CALIBRATE = {"CalibrationData", "Frontier", "KRCPS", "LocalData", "Method", "RCPS", "Target", "Units"}
+THROUGH_CALIBRATE = {"CalibrationData", "Frontier", "KRCPS", "Method", "RCPS", "Target", "Units"}
 STAGES = {"Path", "certify", "fixed_sequence_test", "loss_table", "split", "split_at"}  # trust the stages before them
 INNER = {"bounds.for_zero_one", "bounds.rejects", "bounds.rejects_mean"}
 

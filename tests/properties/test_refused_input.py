@@ -16,7 +16,7 @@ from tensors import as_tensor
 
 import pixelbounds as pb
 from pixelbounds import bounds, groups, losses
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.losses import l01
 
 TRUTH, BAND = data()
@@ -172,7 +172,7 @@ CALLS = [
                              ([0.1, NAN], ValueError, "image 1 is nan"), ([0.1, 1.5], ValueError, "image 1 is 1.5"),
                              (["a"], TypeError, "losses"), ([0.1j], TypeError, "losses"))],
     *[(lambda b=b: b(np.zeros(3), 1.5), ValueError, ("failure_prob",)) for b in bounds.BOUNDS.values()],
-    (lambda: groups.fit_band_groups(LocalData(TRUTH, BAND), np.arange(9), width=0), ValueError, ("width is 0",)),
+    (lambda: groups.fit_band_groups(CalibrationData(TRUTH, BAND), np.arange(9), width=0), ValueError, ("width is 0",)),
     (lambda: pb.regions.edges(TRUTH, top=1.5), ValueError, ("top", "1.5")),
     (lambda: pb.regions.label(TRUTH, 1), TypeError, ("whole numbers",)),
     (lambda: pb.regions.dilate(TRUTH, 1), TypeError, ("bool",)),
@@ -201,7 +201,7 @@ CALLS = [
     (lambda: losses.l_gamma(np.array([[0.5, 0.5], [0.5, NAN]]), INTERVAL, 0.5), ValueError, ("truth of image 1",)),
     (lambda: l01(LOWER, pb.Interval(LOWER, np.full(LOWER.shape, NAN))), ValueError, ("interval", "NaN")),
     (lambda: l01(LOWER, (0, 1)), TypeError, ("pixelbounds.Interval",)),
-    (lambda: LocalData(with_value(TRUTH, (11, 0, 0), NAN), BAND).gather(np.array([2, 5, 11, 40])), ValueError,
+    (lambda: CalibrationData(with_value(TRUTH, (11, 0, 0), NAN), BAND).gather(np.array([2, 5, 11, 40])), ValueError,
      ("truth of image 11",)),
 ]  # fmt: skip
 

@@ -90,4 +90,9 @@ def test_deepinv_gives_one_sample_a_call():
     except (ImportError, RuntimeError) as error:  # a torchvision of another build raises as it is loaded
         pytest.skip(f"deepinv is {WHY}, or its torchvision cannot be loaded: {error}")
     physics = deepinv.physics.Denoising(deepinv.physics.GaussianNoise(0.2))
-    keeps_seed(from_deepinv(deepinv.sampling.DPS(deepinv.models.DRUNet(1, 1, nc=[8, 8, 8, 8], nb=1, pretrained=None), max_iter=3), physics))
+    keeps_seed(
+        from_deepinv(
+            deepinv.sampling.DPS(deepinv.models.DRUNet(1, 1, nc=[8, 8, 8, 8], nb=1, pretrained=None), max_iter=3),
+            physics,
+        )
+    )

@@ -11,13 +11,13 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds import families, groups
-from pixelbounds.calibration.data import LocalData
+from pixelbounds.calibration.data import CalibrationData
 
 SMALL = heteroscedastic(20, np.random.default_rng(0), size=3, dtype=np.float64)
 BAND = SMALL[1]
 CENTRED = pb.Band(BAND.lower, BAND.upper, (BAND.lower + BAND.upper) / 2)
 INTERVAL = pb.Interval(BAND.lower, BAND.upper)
-PAIRS = LocalData(*SMALL, labels=np.zeros((20, 3, 3), int), features=np.zeros((20, 1, 3, 3)))
+PAIRS = CalibrationData(*SMALL, labels=np.zeros((20, 3, 3), int), features=np.zeros((20, 1, 3, 3)))
 CAL = pb.calibrate(*SMALL, risk_level=0.5, method="rcps")
 SAMPLES = np.random.default_rng(0).normal(size=(2, 24, 3))
 IMAGES = np.arange(5)

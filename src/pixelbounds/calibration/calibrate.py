@@ -21,7 +21,7 @@ from ..images.foreign import AXES, SIZES
 from ..images.measure import Measure
 from .calibration import Calibration
 from .certify import certify
-from .data import CalibrationData, LocalData
+from .data import CalibrationData
 from .loss_table import loss_table
 from .methods import Method, method_of, shortest_band
 from .promises import Promise
@@ -126,6 +126,6 @@ def settings_of(method: Method, data: CalibrationData) -> dict[str, Any]:
         not (groups is None or isinstance(groups, str) or callable(groups)) and getattr(groups, "kind", "") != "single"
     )
     settings: dict[str, Any] = {GIVEN: True} if given and not len(getattr(groups, "fitted_on", ())) else {}
-    if isinstance(data, LocalData) and not data.pixels and any(data.channel_sizes):
+    if data.at_hand and not data.pixels and any(data.channel_sizes):
         settings[SIZES] = data.channel_sizes
     return settings if data.axis_names is None else settings | {AXES: data.axis_names}

@@ -30,7 +30,7 @@ from ..images.ends import Interval
 from ..images.library import Array
 from .block import Block
 from .bounds import rejects_mean, sees_mean_only
-from .data import CalibrationData, LocalData
+from .data import CalibrationData
 from .loss_table import LossTable, any_channel_misses, tabulated
 from .losses import AnyChannel
 from .paths.path import Path, arriving, misses
@@ -80,7 +80,7 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
     columns: list[Any] = []
     for i, test in enumerate(tests):
         missed, size = table.missed, table.sizes[:, test.risk.region]
-        if isinstance(test.risk.function, AnyChannel) and isinstance(data, LocalData):  # counted in a pass of its own
+        if isinstance(test.risk.function, AnyChannel) and data.at_hand:  # counted in a pass of its own
             missed, (size,) = tabulated(data, any_channel_misses, path=table.path, loss=test.risk.function)
             tests[i] = test = replace(test, risk=replace(test.risk, function=None, counts_only=True))
         counted = _TableLosses(test, missed, size, len(table.path))
@@ -107,7 +107,7 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
 
 def _zero_one(risk: RiskTarget, data: CalibrationData) -> bool:
     """Whether a loss is 0 or 1 whatever the images: of a tail, or of one number, where every image is a unit."""
-    if not isinstance(data, LocalData) or data.units is not None or risk.weighting != "units":
+    if not data.at_hand or data.units is not None or risk.weighting != "units":
         return False
     return risk.kind == "tail" or (risk.kind == "share" and bool(data.pixels) and prod(data.pixels) == 1)
 
@@ -276,7 +276,7 @@ class _ImageLosses:
 
 def _image_losses(risk: RiskTarget, data: CalibrationData, path: Path) -> Column:
     """Losses of all images, (n,), at a point."""
-    if not isinstance(data, LocalData):
+    if not data.at_hand:
         raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
     labels: dict[int, Array] = {}  # groups of all ends of each block, kept as far as memory allows
 

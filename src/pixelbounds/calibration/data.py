@@ -1,11 +1,11 @@
 """S_cal: truth and band of the calibration images, validated once, and read as statistics of blocks (Section 3.2).
 
 `CalibrationData(truth, band, ...)` is the door: whatever calibrates, evaluates or monitors comes through it, and inner
-functions trust it. It makes a `LocalData`: images in memory, in a store, on a device, read block by block.
+functions trust it. Images may lie in memory, in a store, on a device; they are read block by block.
 
 Fitting and certifying see images only through `aggregate`: a `Statistic` says what is counted of a block and how the
-counts of blocks become one. Counts are exact in any order, so another subclass may leave images where they lie
-(`pixelbounds.federated`).
+counts of blocks become one. Counts are exact in any order, so a subclass may leave images where they lie
+(`pixelbounds.federated`); of it only what statistics tell is known (`at_hand`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -58,9 +58,7 @@ _TRIED_PIXELS = 2**23  # that are read, beyond the first image
 
 
 class CalibrationData:
-    """Calibration images that answer statistics.
-
-    `CalibrationData(truth, band, ...)` makes a `LocalData`, as `pathlib.Path` makes a path of this system.
+    """Calibration images, (n, *pixels) each, or lists where images differ in size, that answer statistics.
 
     truth     within the limits; 8-bit images span them
     band      a Band, or a list of Bands; its family says how it widens
@@ -79,10 +77,8 @@ class CalibrationData:
     measure: Measure | None = None
     labels: Any = None  # known at test time
     features: Any = None
-
-    def __new__(cls, *_: Any, **__: Any) -> Self:
-        """An instance of `LocalData` where no subclass is named."""
-        return object.__new__(LocalData if cls is CalibrationData else cls)  # type: ignore[return-value]
+    regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
+    at_hand: ClassVar[bool] = True  # whether truth and band can be read here
 
     def __init__(
         self,
@@ -107,49 +103,6 @@ class CalibrationData:
         self.runner = current_runner()
 
     @property
-    def sizes(self) -> Array:
-        """Pixels of each image, (n,)."""
-        raise NotImplementedError
-
-    @property
-    def pixels(self) -> tuple[int, ...]:
-        """Shape of one image; () where images differ in size."""
-        raise NotImplementedError
-
-    @property
-    def source(self) -> Source:
-        """How the band was made."""
-        raise NotImplementedError
-
-    def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterable[tuple[Array, ...]]:
-        """A statistic of parts of all images, or of some (ascending), in order."""
-        raise NotImplementedError
-
-    def aggregate(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
-        """A statistic of all images, or of some (ascending)."""
-        return statistic.merge(self.parts(statistic, images, **given))
-
-    def take(self, images: Array) -> CalibrationData:
-        """Some images (ascending)."""
-        raise NotImplementedError
-
-    def with_promises(self, target: Target) -> tuple[CalibrationData, tuple[RiskTarget, ...]]:
-        """The data with the regions that promises are about, and the promises as they are counted on these images."""
-        raise NotImplementedError
-
-    def having(self) -> Array:
-        """Which images have each region, all pixels first: bool (n, 1 + regions)."""
-        raise NotImplementedError
-
-    def check_bands(self, images: Array) -> None:
-        """Refuse a family that is not nested, and warn of a band on another scale, on some images."""
-
-    @property
-    def axis_names(self) -> list[str] | None:
-        """Names of the axes of an image, where it has some."""
-        return None
-
-    @property
     def nouns(self) -> str:
         """What its units are called, more than one."""
         return "images" if self.units is None else plural(self.units.name)
@@ -157,33 +110,13 @@ class CalibrationData:
     def __len__(self) -> int:
         return len(self.sizes)
 
-
-def check_fitting(pairs: Any, images: Any) -> None:
-    """LocalData, and the numbers of at least one of their images, ascending."""
-    if not isinstance(pairs, CalibrationData):
-        raise TypeError(f"data is a {type(pairs).__name__}; give pixelbounds.CalibrationData(truth, band)")
-    numbers = np.asarray(images)
-    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
-        raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
-    if numbers.min() < 0 or numbers.max() >= len(pairs) or (np.diff(numbers) <= 0).any():
-        raise ValueError(f"images is {images!r}; the numbers must ascend within 0..{len(pairs) - 1}")
-
-
-# ---------------------------------------------------------------- images at hand
-
-
-class LocalData(CalibrationData):
-    """Images at hand, (n, *pixels) each, or lists where images differ in size."""
-
-    regions: tuple[tuple[str, Any], ...] = ()  # name and mask or weights of each
-
-    def _with(self, **changes: Any) -> LocalData:
+    def _with(self, **changes: Any) -> CalibrationData:
         """The same with some fields changed, which are trusted."""
         changed = object.__new__(type(self))  # `copy` would forget the runner, as what travels does
         vars(changed).update(vars(self) | changes)
         return changed
 
-    def with_regions(self, regions: tuple[tuple[str, Any], ...]) -> LocalData:
+    def with_regions(self, regions: tuple[tuple[str, Any], ...]) -> CalibrationData:
         """The data with checked regions, masks or weights (n, *pixels) by name, that are counted beside all pixels."""
         return self._with(regions=regions)
 
@@ -224,7 +157,7 @@ class LocalData(CalibrationData):
         more = (self.features, self.labels, *(values for _, values in self.regions))
         return [x for x in (self.truth, *self.band.arrays, *more) if x is not None]
 
-    def with_promises(self, target: Target) -> tuple[LocalData, tuple[RiskTarget, ...]]:
+    def with_promises(self, target: Target) -> tuple[CalibrationData, tuple[RiskTarget, ...]]:
         """The data with the regions that promises are about, and the promises as they are counted on these images."""
         for promise in target.promises if self.band.axes is not None else ():
             check_axes(self.band.axes, promise.within, f"within of {promise.name!r}")
@@ -242,10 +175,14 @@ class LocalData(CalibrationData):
         reads = [values for _, values in self.regions]
         return np.concatenate(list(over_images(work, self.band.lower, self.runner, reads)))
 
-    def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterator[tuple[Array, ...]]:
+    def parts(self, statistic: Statistic, images: Array | None = None, **given: Any) -> Iterable[tuple[Array, ...]]:
         """A statistic of the blocks of all images, or of some (ascending), in order."""
         family = self.family
         return self.over_blocks(lambda truth, block: statistic.count(truth, block, family, **given), images)
+
+    def aggregate(self, statistic: Statistic, images: Array | None = None, **given: Any) -> tuple[Array, ...]:
+        """A statistic of all images, or of some (ascending)."""
+        return statistic.merge(self.parts(statistic, images, **given))
 
     def read(self, start: int, stop: int) -> tuple[Array, Block]:
         """Truth and block of images start..stop, checked and of one dtype."""
@@ -276,7 +213,7 @@ class LocalData(CalibrationData):
         block = block_of(int(self.sizes.mean()), len(images))
         return chain.from_iterable(self.runner.over(some, len(images), block, self.reads))
 
-    def take(self, images: Array) -> LocalData:
+    def take(self, images: Array) -> CalibrationData:
         """Some images (ascending) in memory, checked; images of different sizes stay where they are."""
         part = self._some(images)
         if not differ_in_size(self.band.lower):
@@ -287,7 +224,7 @@ class LocalData(CalibrationData):
         """Truth and block of some images (ascending), of one size."""
         return self._some(images)._read_all(images)
 
-    def _some(self, images: Array) -> LocalData:
+    def _some(self, images: Array) -> CalibrationData:
         return self._with(
             truth=chosen_of(self.truth, images), band=self.band.map(lambda x: chosen_of(x, images), checked=True),
             features=chosen_of(self.features, images), labels=chosen_of(self.labels, images),
@@ -309,6 +246,17 @@ class LocalData(CalibrationData):
 
 
 # ---------------------------------------------------------------- images at the door
+
+
+def check_fitting(pairs: Any, images: Any) -> None:
+    """CalibrationData, and the numbers of at least one of their images, ascending."""
+    if not isinstance(pairs, CalibrationData):
+        raise TypeError(f"data is a {type(pairs).__name__}; give pixelbounds.CalibrationData(truth, band)")
+    numbers = np.asarray(images)
+    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+        raise ValueError(f"images is {images!r}; give the numbers of the fitting images, at least one")
+    if numbers.min() < 0 or numbers.max() >= len(pairs) or (np.diff(numbers) <= 0).any():
+        raise ValueError(f"images is {images!r}; the numbers must ascend within 0..{len(pairs) - 1}")
 
 
 def truth_and_band(truth: Any, band: Any, limits: Limits) -> tuple[Any, Band]:
@@ -338,7 +286,7 @@ def true_images(truth: Any, limits: Limits, axes: Axes | None = None, **beside: 
     return truth
 
 
-def _check_family(data: LocalData, images: Array) -> None:
+def _check_family(data: CalibrationData, images: Array) -> None:
     """A user's own family is tried on the data; ours are known to be nested."""
     if data.family.name in FAMILIES:
         if FAMILIES[data.family.name] is not data.family:
@@ -350,7 +298,7 @@ def _check_family(data: LocalData, images: Array) -> None:
         check_nested(data.family, truth, block.band, span if np.isfinite(span) else float(np.ptp(truth)) or 1.0)
 
 
-def _check_scales(data: LocalData, images: Array) -> None:
+def _check_scales(data: CalibrationData, images: Array) -> None:
     """Warn where all values of the band lie within a sliver of those of the truth, on some of these images.
 
     Ends are compared from their 0.1% to their 99.9% quantile, the truth from 1% to 99%: a few bright pixels that a

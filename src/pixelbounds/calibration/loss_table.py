@@ -16,7 +16,7 @@ import numpy as np
 from ..images.library import Array, Runner
 from ..kernels.entry_scores import weigh_missed
 from .block import Block
-from .data import ROWS, CalibrationData, LocalData, Statistic, statistic
+from .data import ROWS, CalibrationData, Statistic, statistic
 from .families import Family
 from .losses import AnyChannel
 from .paths.path import Path, misses
@@ -80,7 +80,7 @@ def any_channel_misses(truth: Array, block: Block, family: Family, path: Path, l
 def loss_table(certifying: CertifyingImages, path: Path, target: Target | None = None) -> LossTable:
     """One pass over the images. Rows of blocks, chunks and sites just stack. No setting of the target matters here."""
     data = certifying.data
-    if not isinstance(data, LocalData):
+    if not data.at_hand:
         missed, (sizes, digest, _) = tabulated(data, misses, path=path, digests=True)
         return LossTable(certifying, path, missed, sizes, digest, np.empty(0, np.uint64), NOT_DESCRIBED)
     shares = group_shares(certifying.fitting.data, certifying.fitting.images, path)

@@ -27,7 +27,7 @@ from ..images.library import Array, differ_in_size, library_of, to_numpy
 from . import groups as groupings
 from .block import Block, Grouping
 from .bounds import greatest_loss
-from .data import NO_GRID, CalibrationData, LocalData
+from .data import NO_GRID, CalibrationData
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.path import Path, misses, scalar_path
@@ -227,7 +227,7 @@ def _given(groups: Any, data: Any, images: Array, k: int | None) -> Grouping:
         if not isinstance(groups, Grouping):
             raise TypeError(f"groups is a function that returned a {type(groups).__name__}; it must return a Grouping")
     if isinstance(groups, Grouping):
-        if isinstance(data, LocalData):
+        if data.at_hand:
             for _ in data.over_blocks(lambda truth, block: groups.check(block), images):
                 pass
         return groups
@@ -351,7 +351,7 @@ def point_at_risk(data: CalibrationData, path: Path, level: float) -> int:
     return min(int(np.argmax(np.append(risk, 0.0) <= level)), len(path) - 1)
 
 
-def mean_length(data: LocalData, grouping: Grouping, widening: Array) -> float:
+def mean_length(data: CalibrationData, grouping: Grouping, widening: Array) -> float:
     """Mean clipped length at one widening of each group."""
 
     def work(truth: Array, block: Block) -> Array:

@@ -207,7 +207,7 @@ class RiskTarget(Terms):
 
     def certified(self, most: float, risk: float, certifying: int) -> CertifiedPromise:
         """What a calibration keeps of it."""
-        return CertifiedPromise(*promise_key(self), most, risk, certifying)
+        return CertifiedPromise(*promise_key(self), most, risk, certifying)  # type: ignore[call-arg]
 
     def counts(self, sizes: Array) -> Array:
         """Which images count, from the sizes of all regions: (n, R) -> bool (n,)."""

@@ -34,7 +34,7 @@ from ..images.library import Array, Runner, over_images, rows_of
 from ..kernels.entry_scores import LOWER, UPPER
 from ..kernels.values import fingerprint
 from .block import Block, Grouping
-from .data import HERE, ROWS, CalibrationData, LocalData, statistic
+from .data import HERE, ROWS, CalibrationData, statistic
 from .families import Family, additive
 
 STATISTICS = ("width", "length", "level", "limits", "groups")
@@ -124,7 +124,7 @@ def remembered(fit: Callable[..., G]) -> Callable[..., G]:
     @wraps(fit)
     def fitted(pairs: CalibrationData, images: Array, *more: Any, **settings: Any) -> G:
         grouping = fit(pairs, images, *more, **settings)
-        if not isinstance(pairs, LocalData):  # images that stay elsewhere are not known here
+        if not pairs.at_hand:  # images that stay elsewhere are not known here
             return grouping
         return on_images(grouping, pairs.aggregate(image_hashes, np.asarray(images))[1])
 

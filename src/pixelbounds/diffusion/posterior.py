@@ -123,7 +123,7 @@ def heun(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int, noise:
 
 
 def descent(sigma_0: float, sde: VESDE, steps: int) -> Iterator[tuple[float, float]]:
-    """LocalData (sigma, next sigma) from sigma_0 down to sigma_min, equal steps in log sigma; never up, by rounding."""
+    """Pairs (sigma, next sigma) from sigma_0 down to sigma_min, equal steps in log sigma; never up, by rounding."""
     ratio = sde.sigma_min / sigma_0
     levels = [max(sde.sigma_min, sigma_0 * ratio ** (i / steps)) for i in range(steps)] + [sde.sigma_min]
     return pairwise(sorted(levels, reverse=True))

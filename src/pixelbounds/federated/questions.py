@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..calibration.block import Block, Grouping, all_entries
-from ..calibration.data import ROWS, LocalData, Statistic
+from ..calibration.data import ROWS, CalibrationData, Statistic
 from ..calibration.families import Family, additive
 from ..calibration.groups.band_bins import cells, extent, occupied
 from ..calibration.paths.frontier import longest, spend
@@ -62,7 +62,7 @@ class Question:
         """What is impossible in tables of these forms, in words; "" where nothing is."""
         return ""
 
-    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+    def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         """The tables without counts of fewer than `least` pixels."""
         raise ValueError(
             f"the plan asks for {self.words} ({data.family.name} family), which are values of single pixels; announce "
@@ -91,7 +91,7 @@ class Question:
         """Which images of a site it is asked of, where `fitting` of them fit, both (n,) bool."""
         return {FITTING: fitting, CERTIFYING: ~fitting, ALL: np.ones_like(fitting)}[self.images]
 
-    def answer(self, data: LocalData, fitting: Array, given: Mapping[str, Any], least: int) -> dict[str, Array]:
+    def answer(self, data: CalibrationData, fitting: Array, given: Mapping[str, Any], least: int) -> dict[str, Array]:
         """The tables of a site by name; none where no image is asked for."""
         asked = self.asked(fitting)
         if not asked.any():
@@ -176,7 +176,7 @@ class _Cells(Question):
     statistic, tables, form, given = cells, ("counts",), {"counts": Form(WHOLE, (3, 4096))}, ("spans",)
     words = "histograms of width, room and level of the fitting images"
 
-    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+    def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         (counts,) = data.aggregate(cells, images, **given)
         return (np.where(counts < 2 * least, 0, counts),)  # two ends may be of one pixel
 
@@ -188,7 +188,7 @@ class _Occupied(Question):
     def forms(self, given: Mapping[str, Any], family: Family, of: AnsweringImages) -> dict[str, Form]:
         return {"occurs": Form(BOOL, (len(given["grouping"].table),))}
 
-    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+    def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         return (data.aggregate(_combinations, images, **given)[0] >= 2 * least,)
 
     def merged(self, parts: Sequence[Tables]) -> Tables:
@@ -228,7 +228,7 @@ class _Spend(Question):
         lengths = Form(WHOLE, (2, groups, edges + 1)) if linear else Form(WHOLE, (groups, edges), rises=True)
         return {"missed": Form(WHOLE, (groups, edges + 1)), "lengths": lengths}
 
-    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+    def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         """An additive end counts one, so that its slopes say how many ends there are; rooms are those of their edge."""
         if data.family is not additive:
             return super().suppressed(data, images, given, least)
@@ -257,7 +257,7 @@ class _MissedCells(Question):
         fits = counts.sum() == len(cell) == len(weights)
         return "" if fits else f"lists {len(cell)} cells, {len(weights)} with weights, but counts {counts.sum()}"
 
-    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+    def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         """Misses by cell are counted over all images of the site, as if each had its share: none is told by itself."""
         counts, cell, weights, exact = data.aggregate(missed_cells, images, **given)
         sizes = image_and_region_sizes(exact, least)
@@ -290,7 +290,7 @@ class _Misses(Question):
             return "misses more of an image or a region than it has"
         return "misses more where intervals widen" if (rows[:, :, 1:] > rows[:, :, :-1]).any() else ""
 
-    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+    def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         missed, exact, *digests = data.aggregate(misses, images, **given, **self.fixed)
         sizes = image_and_region_sizes(exact, least)
         rows = rounded_up(missed.reshape(sizes.size, -1), sizes.reshape(-1), least)
@@ -309,7 +309,7 @@ class _Arriving(Question):
         counts, shares = tables
         return "" if counts.sum() == len(shares) else f"lists {len(shares)} ends but counts {counts.sum()}"
 
-    def suppressed(self, data: LocalData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
+    def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
         """Ends between two points of the path, as the reported misses have them, all at the later point."""
         assert images is not None
         missed, _ = data.aggregate(misses, images, path=given["path"])

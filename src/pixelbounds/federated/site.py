@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.block import Block
-from ..calibration.data import ROWS, LocalData, statistic
+from ..calibration.data import ROWS, CalibrationData, statistic
 from ..calibration.families import Family
 from ..calibration.paths.path import region_sizes
 from ..calibration.promises import ALL_PIXELS, check_name
@@ -53,7 +53,7 @@ def announce(
                    names, so that one that is at two sites is recognised
     """
     least_count = check_count(least_count, "least_count", most=2**20)
-    data = LocalData(truth, band, units, limits=limits, measure=measure)
+    data = CalibrationData(truth, band, units, limits=limits, measure=measure)
     regions = _check_regions(regions, data, least_count)
     masks = [name for name, (place, _) in regions.items() if place != SUBGROUP]
     subgroups = [values for place, values in regions.values() if place == SUBGROUP]
@@ -90,7 +90,7 @@ def answer(
     if names.count(site) != 1:
         raise ValueError(f"site is {site!r}, but the plan is for {', '.join(names)}; use the name that was announced")
     at = names.index(site)
-    data = LocalData(truth, band, units, limits=limits, measure=measure)
+    data = CalibrationData(truth, band, units, limits=limits, measure=measure)
     for name, planned, here in differences({**text, **text["sites"][at]}, _state(data, least_count)):
         raise ValueError(
             f"the plan has {name} {planned}, but this site has {here}; give what {site!r} announced, and if you did, "
@@ -126,7 +126,7 @@ def answer(
     return Message("answer", reply, tables)
 
 
-def _state(data: LocalData, least_count: int) -> dict[str, Any]:
+def _state(data: CalibrationData, least_count: int) -> dict[str, Any]:
     """What a site says of its images, and must say again; None where there is no limit, measure or unit."""
     return {
         "images": len(data),
@@ -139,7 +139,7 @@ def _state(data: LocalData, least_count: int) -> dict[str, Any]:
     }
 
 
-def _check_regions(regions: Any, data: LocalData, least_count: int) -> Regions:
+def _check_regions(regions: Any, data: CalibrationData, least_count: int) -> Regions:
     if regions is None:
         return {}
     if not isinstance(regions, Mapping) or len(regions) > MAX_REGIONS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -176,9 +176,10 @@ class SiteData(CalibrationData):
     answers: Iterator[Tables]  # in the order of the questions
     units: Units | None
     unit_of: Array
-    regions: tuple[str, ...] = ()  # that promises are about, by name
+    regions: tuple[str, ...] = ()  # type: ignore[assignment]  # that promises are about, by name
     images: Array | None = None  # those that fit, by number; None for all
     runner: Runner = HERE
+    at_hand: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         text = self.sites[0].text

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibration import Calibration, Record
-from ..calibration.data import ROWS, LocalData, Statistic
+from ..calibration.data import ROWS, CalibrationData, Statistic
 from ..calibration.families import Family
 from ..calibration.methods import Method, method_of
 from ..calibration.paths.path import region_sizes
@@ -88,7 +88,7 @@ class AnytimeCalibration:
         seed: Any = 0,
     ) -> None:
         target, method, rng = target_of(risk_level, promises, failure_prob), method_of(method), check_generator(seed)
-        data, risks = LocalData(truth, band, units, labels, features, limits, measure).with_promises(target)
+        data, risks = CalibrationData(truth, band, units, labels, features, limits, measure).with_promises(target)
         if not all(risk.counts_only for risk in risks):
             raise ValueError("a loss that sees images cannot be certified at any time; give shares and tails")
         fits = method.name != "rcps"
@@ -152,7 +152,7 @@ class AnytimeCalibration:
             raise ValueError(f"the first images {how}")
         units = Units(units, record.unit_name, record.weighting) if self.by_unit else None
         family = band.with_family(start.family)
-        data = LocalData(truth, family, units, labels, features, start.limits, start.measure)
+        data = CalibrationData(truth, family, units, labels, features, start.limits, start.measure)
         if data.pixels != record.pixels:
             raise ValueError(f"these images have shape {data.pixels}, the first ones {record.pixels}; they must agree")
         regions = regions_by_name(start.promises, within)
@@ -161,7 +161,7 @@ class AnytimeCalibration:
         check_same_places(start.promises, risks)
         return self._count(data, risks, data.aggregate(image_hashes)[1], batch)
 
-    def _count(self, data: LocalData, risks: Sequence[RiskTarget], hashes: Array, batch: str | None) -> int:
+    def _count(self, data: CalibrationData, risks: Sequence[RiskTarget], hashes: Array, batch: str | None) -> int:
         """Let images that are new certify, a few units at a time."""
         evidence = self._evidence
         names = data.units.ids if data.units else None
@@ -247,7 +247,7 @@ class AnytimeCalibration:
             return cls.from_bytes(file.read(), str(path), family)
 
 
-def _as_asked(data: LocalData, risks: Sequence[RiskTarget], *, fits: bool) -> tuple[CertifiedPromise, ...]:
+def _as_asked(data: CalibrationData, risks: Sequence[RiskTarget], *, fits: bool) -> tuple[CertifiedPromise, ...]:
     """The promises before anything was seen: with a risk of 0, and for how much a unit counts at most."""
     promises = []
     for risk in risks:

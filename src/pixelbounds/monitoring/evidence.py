@@ -13,7 +13,7 @@ import numpy as np
 
 from ..calibration.bounds import betting
 from ..calibration.calibration import Calibration
-from ..calibration.data import LocalData
+from ..calibration.data import CalibrationData
 from ..calibration.loss_table import recorded_misses
 from ..calibration.paths.path import Path
 from ..calibration.promises import CertifiedPromise, RiskTarget
@@ -85,7 +85,7 @@ class Evidence:
             np.empty((0, 3), np.int64), rows, rows,
         )  # fmt: skip
 
-    def update(self, data: LocalData, risks: Sequence[RiskTarget], unit_of: Array) -> Evidence:
+    def update(self, data: CalibrationData, risks: Sequence[RiskTarget], unit_of: Array) -> Evidence:
         """The evidence after some whole units, numbered in the order of arrival."""
         path = self.path
         table, sizes, digest, _, hashes, rows = data.aggregate(recorded_misses, path=path, shares=self.shares)

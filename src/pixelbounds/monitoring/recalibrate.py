@@ -22,7 +22,7 @@ from ..calibration.bounds import least_images
 from ..calibration.calibrate import settings_of
 from ..calibration.calibration import Calibration
 from ..calibration.certify import certify
-from ..calibration.data import LocalData
+from ..calibration.data import CalibrationData
 from ..calibration.loss_table import loss_table
 from ..calibration.methods import Method, method_of
 from ..calibration.promises import Promise
@@ -74,7 +74,7 @@ def recalibrate(
     (True, 2.5)
     """
     target, method, rng = target_of(risk_level, promises, failure_prob, bound), method_of(method), check_generator(seed)
-    data = LocalData(truth, band, units, labels, features, limits, measure)
+    data = CalibrationData(truth, band, units, labels, features, limits, measure)
     ratios, by_unit, most = _check_weights(weights, max_weight, data.unit_of)
     fitting, certifying = split(data, target, method, rng)
     effective = float(by_unit[certifying.order].sum()) / most

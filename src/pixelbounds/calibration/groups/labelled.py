@@ -22,7 +22,7 @@ import numpy as np
 from ...images.checks import check_count
 from ...images.library import Array
 from ..block import Block, Grouping, State
-from ..data import LocalData, check_fitting
+from ..data import CalibrationData, check_fitting
 from ..provenance import remembered
 from .contract import ascending, load_grouping, refuse, stored, whole_numbers, without_gaps
 
@@ -141,7 +141,7 @@ def _flat(block: Block) -> Array:
 
 @remembered
 def fit_labelled_groups(
-    pairs: LocalData, images: Array, inner: Grouping, *, runs: int = 8, least: int = 1024
+    pairs: CalibrationData, images: Array, inner: Grouping, *, runs: int = 8, least: int = 1024
 ) -> LabelledGroups:
     """Cut the inner groups of each label and side into at most so many runs, of at least so many ends each."""
     check_fitting(pairs, images)

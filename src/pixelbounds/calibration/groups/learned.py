@@ -23,7 +23,7 @@ from ...kernels.entry_scores import LOWER, UPPER
 from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
 from ...kernels.trees import predict_all
 from ..block import Block, Grouping, State, all_entries
-from ..data import LocalData, check_fitting
+from ..data import CalibrationData, check_fitting
 from ..families import Family
 from ..provenance import remembered
 from .contract import ascending, real_numbers, refuse, whole_number
@@ -260,7 +260,7 @@ def end_scores(family: Family, truth: Array, block: Block) -> Array:
 
 @remembered
 def fit_learned_groups(
-    pairs: LocalData,
+    pairs: CalibrationData,
     images: Array,
     rng: np.random.Generator,
     *,

@@ -15,7 +15,7 @@ from ...images.checks import check_choice, check_count
 from ...images.foreign import as_plain_array
 from ...images.library import Array, library_of, to_numpy
 from ..block import Block, Grouping, State
-from ..data import NO_GRID, LocalData, check_fitting
+from ..data import NO_GRID, CalibrationData, check_fitting
 from ..provenance import remembered
 from .contract import whole_numbers, without_gaps
 
@@ -62,7 +62,7 @@ class Partition(Grouping):
 # ---------------------------------------------------------------- fitting
 
 
-def loss_map(pairs: LocalData, images: Array, loss: str = "l01") -> Array:
+def loss_map(pairs: CalibrationData, images: Array, loss: str = "l01") -> Array:
     """Mean loss of each pixel over some images, outside the band or squared distance to its middle: (*pixels)."""
     check_choice(loss, ("l01", "squared"), "loss of the groups")
     check_fitting(pairs, images)
@@ -81,7 +81,7 @@ def loss_map(pairs: LocalData, images: Array, loss: str = "l01") -> Array:
 
 
 @remembered
-def by_loss(pairs: LocalData, images: Array, k: int = 8, loss: str = "l01") -> Partition:
+def by_loss(pairs: CalibrationData, images: Array, k: int = 8, loss: str = "l01") -> Partition:
     """K quantiles of the entrywise loss on the fitting images; tied quantiles merge."""
     check_count(k, "k", most=_MOST)
     values = loss_map(pairs, images, loss)
@@ -90,7 +90,7 @@ def by_loss(pairs: LocalData, images: Array, k: int = 8, loss: str = "l01") -> P
 
 
 @remembered
-def by_otsu(pairs: LocalData, images: Array, k: int = 4, loss: str = "l01") -> Partition:
+def by_otsu(pairs: CalibrationData, images: Array, k: int = 4, loss: str = "l01") -> Partition:
     """K classes of the entrywise loss with the greatest variance between classes."""
     check_count(k, "k", most=_CELLS)
     values = loss_map(pairs, images, loss)

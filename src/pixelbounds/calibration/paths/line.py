@@ -13,7 +13,7 @@ import numpy as np
 from ...images.checks import NoGuarantee
 from ...images.library import Array
 from ..block import Block, Grouping
-from ..data import LocalData
+from ..data import CalibrationData
 from ..families import Family, additive
 from ..groups.positions import Partition
 from .path import POINTS, Path, grid_of
@@ -23,7 +23,7 @@ GAMMAS = tuple(np.linspace(0.3, 0.7, 16))
 
 
 def solve_program(
-    data: LocalData,
+    data: CalibrationData,
     images: Array,
     grouping: Grouping,
     risk_level: float,
@@ -48,7 +48,7 @@ def solve_program(
 
 
 def surrogate_points(
-    data: LocalData, images: Array, grouping: Grouping, pixels: Array | None = None
+    data: CalibrationData, images: Array, grouping: Grouping, pixels: Array | None = None
 ) -> tuple[Points, Array]:
     """All pixels of the fitting images (or some positions) as weighted points of (P_K), and the pixels per group."""
     top = _top_reach(data, images)
@@ -88,7 +88,7 @@ def half_and_reach(family: Family, truth: Array, block: Block, entry: Array) -> 
     return np.zeros(len(entry)), np.maximum(need, 0.0)
 
 
-def _top_reach(data: LocalData, images: Array) -> float:
+def _top_reach(data: CalibrationData, images: Array) -> float:
     span = data.limits[1] - data.limits[0]
     if data.family is additive and isfinite(span):
         return span
@@ -118,7 +118,7 @@ def stratified_pixels(grouping: Grouping, pixels: tuple[int, ...], count: int, r
 
 
 def line_path(
-    data: LocalData, images: Array, grouping: Grouping, offset: Array, direction: Array, risk_level: float
+    data: CalibrationData, images: Array, grouping: Grouping, offset: Array, direction: Array, risk_level: float
 ) -> Path:
     """[offset + t * direction], at least the start: points dense where the fitting images meet the risk level."""
     start = data.family.start

@@ -245,6 +245,9 @@ class CalibrationData:
         _check_scales(self, images)
 
 
+LocalData = CalibrationData  # until reproduce/draws.py says so
+
+
 # ---------------------------------------------------------------- images at the door
 
 

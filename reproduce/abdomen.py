@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pixelbounds.execution.progress import Progress, silent
+from pixelbounds.execution.runner import Progress, silent
 from pixelbounds.formats.nifti import find_scans, nifti_files, read_nifti
 from pixelbounds.formats.scans import ABDOMEN, FormatError, Geometry, Images, Window, check_window, slice_name
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from pixelbounds.execution.progress import Progress, silent
+from pixelbounds.execution.runner import Progress, silent
 from pixelbounds.formats.scans import FormatError
 from pixelbounds.images.library import Array
 from pixelbounds.storage.store import DONE, resumable

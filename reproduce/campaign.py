@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pixelbounds.execution.progress import Progress, silent
+from pixelbounds.execution.runner import Progress, silent
 from pixelbounds.storage.files import replace_file
 
 from .experiment import Experiment, load_experiment, miniature

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pixelbounds.execution.progress import Progress, silent
+from pixelbounds.execution.runner import Progress, silent
 from pixelbounds.formats.pictures import pages
 from pixelbounds.formats.scans import FormatError, Images
 from pixelbounds.images.checks import check_choice, check_count

@@ -18,7 +18,7 @@ import numpy as np
 
 from pixelbounds.demo.packaged import NOISE_SEED
 from pixelbounds.demo.phantom import phantoms
-from pixelbounds.execution.progress import Progress, silent
+from pixelbounds.execution.runner import Progress, silent
 from pixelbounds.formats.opener import open_images
 from pixelbounds.formats.scans import Images
 from pixelbounds.images.ends import outward

@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 from pixelbounds.cli import app
 from pixelbounds.cli.command import Outcome, command
-from pixelbounds.cli.options import ReadOptions
 from pixelbounds.formats.arrays import Reading
-from pixelbounds.workflows.request import Resources
+from pixelbounds.workflows.request import ReadOptions, Resources
 
 
 def called(function, *words):

@@ -74,6 +74,15 @@ def plural(noun: str) -> str:
     return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
 
 
+def number_of(n: int, noun: str) -> str:
+    """How many there are.
+
+    >>> number_of(1, "image"), number_of(2, "image")
+    ('1 image', '2 images')
+    """
+    return f"{n} {noun if n == 1 else plural(noun)}"
+
+
 def entries_in_words(pixels: tuple[int, ...]) -> str:
     """What is counted of an image of this shape; () where images differ in size, so that channels are not known."""
     if channel_axis(pixels) is not None:

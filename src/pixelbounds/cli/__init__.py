@@ -8,7 +8,7 @@ from importlib import import_module
 
 import typer
 
-from .entry import HelpCommand, HelpGroup, app, main
+from .command import HelpCommand, HelpGroup, app, main
 
 __all__ = ["app", "main"]
 

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..workflows.request import ArrivalOptions, Request, Resources, Truth
-from .command import Outcome, certified, command, images_in_words, in_short, written
-from .options import (
+from ..calibration.words import number_of
+from ..workflows.request import (
     ANYTIME_OPTIONS,
     NO_HOLES,
+    ArrivalOptions,
     BandPath,
     Force,
     ReadOptions,
+    Request,
+    Resources,
+    Truth,
 )
+from .command import Outcome, certified, command, in_short, written
 
 if TYPE_CHECKING:
     from ..monitoring.anytime import AnytimeCalibration
@@ -46,7 +50,7 @@ def start_command(
         anytime = start_files(state, truth, bands, request, replace=force, reading=read.reading(), resources=resources)
     fitted = anytime.start.record.images
     enough = min(fitted, max(_FEW, min(_MOST, -(-fitted // 8))))
-    words = f"all {images_in_words(fitted)}, of which none certifies"
+    words = f"all {number_of(fitted, 'image')}, of which none certifies"
     if enough < fitted:
         words += f"; {enough} are enough: start anew with these, and give the other {fitted - enough} to `anytime add`"
     return _outcome(state, anytime, None, {"fitted": words}, fitted=fitted, enough=enough)
@@ -70,9 +74,9 @@ def add_command(
 
     with large.reporting("counting") as resources:
         made = add_files(state, truth, bands, out=out, new=new, reading=read.reading(), resources=resources)
-    rows = {"counted": images_in_words(made.counted)}
+    rows = {"counted": number_of(made.counted, "image")}
     if made.repeated:
-        rows["not counted"] = f"{images_in_words(made.repeated)} that were counted before (new ones: --batch NAME)"
+        rows["not counted"] = f"{number_of(made.repeated, 'image')} that were counted before (new ones: --batch NAME)"
     return _outcome(state, made.anytime, out, rows, counted=made.counted, repeated=made.repeated)
 
 
@@ -102,7 +106,7 @@ def _outcome(
         "units": anytime.checks[-1].units if checks else 0, "min_images": anytime.min_images, "checks": checks,
         "state": str(state), "file": None if out is None or calibration is None else str(out), **counts,
     }  # fmt: skip
-    so_far = f"{images_in_words(anytime.images)} that certify, in {checks} call{'s' * (checks != 1)}"
+    so_far = f"{number_of(anytime.images, 'image')} that certify, in {checks} call{'s' * (checks != 1)}"
     lines = {**(rows or {}), "so far": so_far}
     if calibration is None:
         text = f"Nothing can be certified yet; at least {anytime.min_images} images (units) must certify."

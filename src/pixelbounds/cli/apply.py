@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..calibration.text import trust_in_words
+from ..calibration.words import number_of
 from ..images.measure import length_in_words
-from ..workflows.request import Features, Resources, TestLabels
-from .command import Outcome, command, first_of, images_in_words, in_short, skipped_in_words, written
-from .options import BandPath, Force, Identifiers, ReadOptions
+from ..workflows.request import BandPath, Features, Force, Identifiers, ReadOptions, Resources, TestLabels
+from .command import Outcome, command, first_of, in_short, skipped_in_words, written
 
 if TYPE_CHECKING:
     from ..workflows.apply import Applied
@@ -68,7 +68,7 @@ def apply_command(
         words = trust_in_words(done.calibration, done.trusted_share)
         rows["trusted"] = f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"
     if done.conformal_p_values:
-        which = f"{images_in_words(len(done.conformal_p_values))} ({first_of(done.conformal_p_values)})"
+        which = f"{number_of(len(done.conformal_p_values), 'image')} ({first_of(done.conformal_p_values)})"
         noun, expected = done.calibration.record.unit_name, done.expected_unusual
         rows["unusual"] = (
             f"{which} with bands farther out than those of all {len(done.calibration.reference)} certifying images "

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..calibration.words import plural
-from ..workflows.request import Request, Resources, Truth
-from .command import Outcome, certified, command, images_in_words, skipped_in_words, written
-from .options import BandPath, Force, ReadOptions
+from ..calibration.words import number_of, plural
+from ..workflows.request import BandPath, Force, ReadOptions, Request, Resources, Truth
+from .command import Outcome, certified, command, skipped_in_words, written
 
 if TYPE_CHECKING:
     from ..calibration.calibration import Calibration
@@ -66,9 +65,9 @@ def calibrate_command(
 def _cost(made: Calibrated) -> str:
     """Images and time that the promise took: what certifies could not fit, and the other way round."""
     record = made.calibration.record
-    who = f"{record.certifying} {plural(record.unit_name)}" if record.units else images_in_words(record.certifying)
-    fitted = images_in_words(record.fitting) if record.fitting else "no image"
-    return f"{made.seconds:.3g} s; of {images_in_words(record.images)} {fitted} fitted, {who} certified"
+    who = f"{record.certifying} {plural(record.unit_name)}" if record.units else number_of(record.certifying, "image")
+    fitted = number_of(record.fitting, "image") if record.fitting else "no image"
+    return f"{made.seconds:.3g} s; of {number_of(record.images, 'image')} {fitted} fitted, {who} certified"
 
 
 def _rows(calibration: Calibration) -> dict[str, str]:
@@ -77,7 +76,7 @@ def _rows(calibration: Calibration) -> dict[str, str]:
     if "bands" in record.settings:
         lengths = ", ".join(f"{length:.4f} at {name}" for name, length in record.settings["bands"].items())
         rows["miscoverage"] = f"{record.settings['band']}, chosen on the fitting images by length: {lengths}"
-    fitted = f" fitted on {images_in_words(record.fitting)}" if record.fitting else ""
+    fitted = f" fitted on {number_of(record.fitting, 'image')}" if record.fitting else ""
     return rows | {
         "method": f"{calibration.method}, {groups.count} {groups.kind} group{'s' * (groups.count > 1)}{fitted}"
     }

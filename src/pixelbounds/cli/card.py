@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ..workflows.request import Force
 from .command import Outcome, command, in_short, written
-from .options import Force
 
 
 @command("card", stopped="the card was not written")

@@ -3,7 +3,7 @@
 A command is a function that returns an `Outcome`: what a person reads (a sentence, then a few numbers) and the same as
 plain values. `command` spreads the options that it shares with others (`options.py`) and adds `--json` and `--debug`.
 The result goes to standard output, as text or as one JSON object; notes, progress and errors go to standard error. An
-error is a message, and its kind is the exit code (`entry.EXITS`).
+error is a message, and its kind is the exit code (`EXITS`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import inspect
 import json
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,23 +20,41 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial, wraps
 from pathlib import Path
+from threading import Timer
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
 
 from ..calibration.text import description_of
-from ..execution.progress import bar as bar
+from ..calibration.words import number_of
+from ..execution.runner import bar as bar
 from ..images.checks import NoGuarantee
 from ..storage.files import check_regular, size_in_words
+from ..storage.version import VERSION
 
 if TYPE_CHECKING:
     from ..calibration.calibration import Calibration
 
 OK, NO_GUARANTEE, WRONG_INPUT, THIS_MACHINE, OUR_FAULT, ALARM, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 5, 130, 141
 LAST_PANEL = "Output"  # of options that every command has
+GRACE = 45.0  # seconds from an interrupt to the end, whatever happens
+EXITS = (
+    "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
+    "of pixelbounds, 5 an alarm of a monitor, 130 stopped by Ctrl-C, 141 the reader of the output has gone."
+)
+BEGIN = """Guaranteed error bars for every pixel of a restored image.
+
+  pixelbounds demo        the whole idea on phantoms, and a page to look at
+  pixelbounds calibrate   true images and bands in, a calibration with a guarantee out
+  pixelbounds apply       a calibration and new bands in, intervals out
+  pixelbounds evaluate    intervals and true images in: do they keep the promise?
+
+All commands: pixelbounds --help. Options and examples of one: pixelbounds calibrate --help."""
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _EXTRAS = {"torch": "diffusion", "nibabel": "medical", "pydicom": "medical", "distributed": "cluster"}
@@ -45,8 +64,7 @@ _PATHS = {  # what to do about a path that is wrong; nothing was begun there, so
     errno.EEXIST: "give another path, or move what is there away",
     errno.ENOTDIR: "a part of the path is a file, not a folder; correct the path",
     errno.EISDIR: "give the path of a file",
-    errno.EACCES: "change its permissions, or use another path",
-    errno.EPERM: "change its permissions, or use another path",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "change its permissions, or use another path"),
     errno.EROFS: "write elsewhere",
     errno.ENAMETOOLONG: "use a shorter name",
 }
@@ -134,11 +152,6 @@ def flowing(text: str) -> str:
 # ---------------------------------------------------------------- what is printed
 
 
-def stdout() -> Console:
-    """The console of results; into a file or pipe, lines are as long as they are."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
-
-
 def table(
     headings: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -149,10 +162,8 @@ def table(
     style: Callable[[int], str] = lambda row: "",
 ) -> Table:
     """A table: the first column and those named in `text` to the left, numbers to the right."""
-    made = Table(
-        title=title, title_justify="left", caption=caption, caption_justify="left", box=None, padding=(0, 2),
-        header_style="dim",
-    )  # fmt: skip
+    left: Any = {"title_justify": "left", "caption_justify": "left"}
+    made = Table(title=title, caption=caption, box=None, padding=(0, 2), header_style="dim", **left)
     for i, heading in enumerate(headings):
         made.add_column(heading, justify="left" if i == 0 or heading in text else "right")
     for i, cells in enumerate(rows):
@@ -179,9 +190,7 @@ def certified(facts: Mapping[str, Any], calibration: Calibration, rows: Mapping[
 
 def numbers(rows: Mapping[str, str]) -> Table:
     """A few numbers, each with the word for it."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim")
-    grid.add_column(overflow="fold")
+    grid = Table.grid(Column(style="dim"), Column(overflow="fold"), padding=(0, 2))
     for word, value in rows.items():
         grid.add_row(f"  {word}", Text(value))
     return grid
@@ -199,11 +208,6 @@ def in_short(
     return Outcome(facts, (sentence(text, "bold red" if code else "bold"), *between, numbers(rows)), code)
 
 
-def images_in_words(n: int) -> str:
-    """One image, two images."""
-    return f"{n} image{'s' * (n != 1)}"
-
-
 def first_of(images: Sequence[int]) -> str:
     """The numbers of the first eight images."""
     return ", ".join(map(str, images[:8])) + (", ..." if len(images) > 8 else "")
@@ -211,7 +215,7 @@ def first_of(images: Sequence[int]) -> str:
 
 def skipped_in_words(images: Sequence[int]) -> dict[str, str]:
     """The row that tells of images left out, where there are some."""
-    return {"skipped": f"{images_in_words(len(images))} in bad chunks: {first_of(images)}"} if images else {}
+    return {"skipped": f"{number_of(len(images), 'image')} in bad chunks: {first_of(images)}"} if images else {}
 
 
 def written(*paths: Path) -> str:
@@ -224,16 +228,14 @@ def written(*paths: Path) -> str:
     return "\n".join(lines)
 
 
-def tell(line: str) -> None:
-    """A line on standard error."""
-    typer.echo(line, err=True)
+tell = partial(typer.echo, err=True)  # a line on standard error
 
 
 def _show(outcome: Outcome, machine: bool, notes: list[str]) -> None:
     if machine and outcome.facts:  # none: another process of the same run has them
         facts = {**outcome.facts, **({"notes": notes} if notes else {})}
         typer.echo(json.dumps(facts, default=_plain, allow_nan=False))
-    console = stdout()
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)  # in a file lines are not cut
     with console.capture() as shown:
         for part in () if machine else outcome.text:
             console.print(part)
@@ -267,26 +269,24 @@ def _messages(debug: bool, machine: bool, stopped: str, given: Mapping[str, Any]
                 warnings.simplefilter("always", UserWarning)
                 warnings.showwarning = note  # type: ignore[assignment]
             yield notes
+        return
     except KeyboardInterrupt:
-        _fail(f"stopped; {stopped}", INTERRUPTED, machine)
+        message, code = f"stopped; {stopped}", INTERRUPTED
     except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
         raise
     except Exception as error:
         if debug:
             raise
-        code = code_of(error)
         from ..workflows.roles import mistaken
 
+        code = code_of(error)
         swapped = mistaken(given) if code in (WRONG_INPUT, OUR_FAULT) else None
         code = code if swapped is None else WRONG_INPUT
-        _fail(swapped or error_message(error, code, stopped), code, machine)
-
-
-def _fail(message: str, code: int, machine: bool) -> None:
+        message = swapped or error_message(error, code, stopped)
     tell(f"pixelbounds: {message}")
     if machine:
         typer.echo(json.dumps({"error": message, "exit_code": code}))
-    raise typer.Exit(code) from None
+    raise typer.Exit(code)
 
 
 def code_of(error: Exception) -> int:
@@ -331,3 +331,70 @@ def broken_pipe_exits() -> Iterator[None]:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the flush at exit fails, too
         raise typer.Exit(BROKEN_PIPE) from None
+
+
+# ---------------------------------------------------------------- the program
+
+
+class _Help:
+    """Help without types of flags, and `--help` beside the other options of every command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters as they are shown."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for one in parameters:
+            if getattr(one, "is_flag", False):
+                one.metavar = ""
+            if one.name == "help" and isinstance(self, TyperCommand):
+                one.rich_help_panel = LAST_PANEL
+        return parameters
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        """Where help is printed."""
+        with broken_pipe_exits():
+            return super().make_context(*given, **more)  # type: ignore[misc]
+
+
+class HelpCommand(_Help, TyperCommand):
+    """A command."""
+
+
+class HelpGroup(_Help, TyperGroup):
+    """A group of commands."""
+
+
+app = typer.Typer(cls=HelpGroup, pretty_exceptions_enable=False, epilog=EXITS)
+
+
+@app.callback(invoke_without_command=True)
+def top(ctx: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    """Guaranteed error bars for every pixel of a restored image."""
+    if version:
+        typer.echo(VERSION)
+    elif ctx.invoked_subcommand is None:
+        typer.echo(BEGIN)
+
+
+def main() -> None:
+    """Entry point of the command `pixelbounds`."""
+    signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is not where a shell runs us with &
+        signal.signal(signal.SIGINT, _stop)
+    try:
+        app(prog_name="pixelbounds")
+    except KeyboardInterrupt:  # before or after a command did its work
+        sys.exit(INTERRUPTED)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Leave, so that half-written files are removed; for good after a while.
+
+    An interrupt between taking a lock and noting it can hang its threads. Blocks under way have that long to end; what
+    they leave unfinished is never taken for finished.
+    """
+    timer = Timer(GRACE, os._exit, (128 + number,))
+    timer.daemon = True
+    timer.start()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ..calibration.words import level_in_words, plural, share_in_words
+from ..calibration.words import level_in_words, number_of, plural, share_in_words
 from ..evaluation.evaluation import length_ends, share_ends
 from ..images.measure import length_in_words
-from ..workflows.request import HeldOutFiles, Resources
+from ..workflows.request import Force, HeldOutFiles, ReadOptions, Resources
 from .command import (
     NO_GUARANTEE,
     OK,
     Outcome,
     command,
-    images_in_words,
     numbers,
     sentence,
     skipped_in_words,
     written,
 )
-from .options import Force, ReadOptions
 
 if TYPE_CHECKING:
     from ..evaluation.evaluation import Evaluation
@@ -103,7 +101,7 @@ def evaluated(
 
 def _risk_in_words(ev: Evaluation) -> str:
     """What share lies outside, in one mean, or in both where they differ."""
-    whose = images_in_words(len(ev.by_image))
+    whose = number_of(len(ev.by_image), "image")
     if ev.unit_name is not None:
         whose += f" of {len(ev.units)} {plural(ev.unit_name)}" if len(ev.units) > 1 else f" of one {ev.unit_name}"
     said = f"{ev.risk:.2%} of the {ev.entries} of {whose} lie outside their intervals"
@@ -113,7 +111,7 @@ def _risk_in_words(ev: Evaluation) -> str:
     return (
         f"{said}, each {ev.each} counting the same; {ev.image_risk:.2%}"
         f"{_within(*share_ends(*ev.image_risk_interval))}, each image counting the same, in {plural(ev.each)} of at "
-        f"most {images_in_words(ev.max_images)}."
+        f"most {number_of(ev.max_images, 'image')}."
     )
 
 

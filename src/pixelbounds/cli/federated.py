@@ -7,15 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ..workflows.request import Regions, Request, Resources, Truth, method_option
-from .command import Outcome, certified, command, images_in_words, in_short, written
-from .options import (
+from ..calibration.words import number_of
+from ..workflows.request import (
     FEDERATED,
     NO_HOLES,
     BandPath,
     Force,
     ReadOptions,
+    Regions,
+    Request,
+    Resources,
+    Truth,
+    method_option,
 )
+from .command import Outcome, certified, command, in_short, written
 
 _Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
 _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
@@ -69,7 +74,7 @@ def announce_command(
     rows = {"images": str(count), "units": str(units or "every image is its own")}
     rows |= {"regions": ", ".join(f"{x['name']} ({x['place']})" for x in regions)} if region else {}
     rows |= {} if bands_out is None else {"bands": f"{bands_out}; give them to `federated answer`"}
-    text = f"Site {site} has {images_in_words(count)}; send {out} to the coordinator."
+    text = f"Site {site} has {number_of(count, 'image')}; send {out} to the coordinator."
     return in_short(facts, text, {**rows, **_small_counts(least_count), "written": written(out)})
 
 

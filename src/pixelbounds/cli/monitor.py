@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..workflows.request import ArrivalOptions, Resources, Truth
+from ..workflows.request import NO_HOLES, ArrivalOptions, BandPath, Force, ReadOptions, Resources, Truth
 from .command import ALARM, OK, Outcome, command, in_short, written
-from .options import NO_HOLES, BandPath, Force, ReadOptions
 
 if TYPE_CHECKING:
     from ..monitoring import Status

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ..workflows.request import Request
+from ..workflows.request import Force, Request
 from .command import NO_GUARANTEE, OK, Outcome, command, in_short, written
-from .options import Force
 
 
 @command("write")

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ..workflows.request import HeldOutFiles, Resources
+from ..workflows.request import Force, HeldOutFiles, Identifiers, ReadOptions, Resources
 from .command import Outcome, command, written
 from .evaluate import evaluated
-from .options import Force, Identifiers, ReadOptions
 
 _READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..workflows.request import Resources
+from ..workflows.request import ReadOptions, Resources
 from .command import Outcome, bar, command, tell
-from .options import ReadOptions
 
 if TYPE_CHECKING:
     from ..samplers import Sampler

@@ -22,7 +22,7 @@ from ..calibration.calibration import Calibration
 from ..calibration.promises import Promise, share
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.held_out import evaluate
-from ..execution.progress import Progress
+from ..execution.runner import Progress
 from ..formats.maps import write_interval
 from ..images.checks import check_count
 from ..images.ends import Band

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..calibration.calibration import Calibration
 from ..calibration.promises import CertifiedPromise, of_all_pixels, promise_key
-from ..calibration.words import plural
+from ..calibration.words import number_of, plural
 from ..images.checks import check_count, check_unit_name
 from .evaluation import Evaluation, SeenPromise
 
@@ -185,7 +185,7 @@ def _cautions(evaluation: Evaluation, stored: StoredGuarantee, *, apart: bool) -
     """What else a reader must know."""
     notes = []
     if stored.unit_name is None and evaluation.unit_name is not None:
-        units = f"{len(evaluation.units)} {plural(evaluation.unit_name)}"
+        units = number_of(len(evaluation.units), evaluation.unit_name)
         notes.append(
             f"The calibration took images as independent, and here they are of {units}. If images of one "
             f"{evaluation.unit_name} are alike, the guarantee does not hold: calibrate with units. Its level is "

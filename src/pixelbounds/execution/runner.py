@@ -22,13 +22,47 @@ from ..images.library import Runner, current_runner, cut_rows, in_file, in_threa
 from ..storage.chunks import chunk_rows
 from ..storage.files import size_in_words
 from ..storage.version import VERSION
-from .progress import Progress, silent
 from .transport import pack, unpack
 
 T = TypeVar("T")
+Progress = Callable[[int, int], None]  # called with what is done and the total
+Tell = Callable[[str], None]  # called with a line for the user
 PER_PIXEL = 128  # bytes that the work on a pixel takes beside what is read
 _PER_TASK = 2**26  # bytes that a task on a cluster reads, so that a scheduler has few tasks to keep
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def silent(done: int, total: int) -> None:
+    """Report nothing."""
+
+
+@contextmanager
+def bar(what: str, *, of: str = "bytes") -> Iterator[Progress]:
+    """A bar on a terminal, or in a notebook: what is done and the total, in bytes or counts `of` something else.
+
+    Until it is called it only shows that work goes on; 0 begins another pass.
+    """
+    from rich import progress as parts
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    amount: list[parts.ProgressColumn] = [parts.DownloadColumn(), parts.TransferSpeedColumn()]
+    amount = amount if of == "bytes" else [parts.MofNCompleteColumn(), parts.TextColumn(of)]
+    times = parts.TimeElapsedColumn(), parts.TimeRemainingColumn()
+    columns = parts.TextColumn("{task.description}"), parts.BarColumn(), *amount, *times
+    with parts.Progress(
+        *columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter)
+    ) as bars:
+        task = bars.add_task(what, total=None)
+
+        def advance(done: int, total: int) -> None:
+            if not done:
+                bars.reset(task)
+            bars.update(task, completed=done, total=total)
+            if done >= total:  # what follows takes its time too
+                bars.tasks[0].total = None
+
+        yield advance
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ identifiers.py what of the people behind images goes along into outputs
 label_maps.py  label maps and masks beside the images
 """
 
-from ..execution.progress import Progress
+from ..execution.runner import Progress
 from .maps import write_interval
 from .opener import open_images
 from .scans import ABDOMEN, Geometry, Images, Scan, Window

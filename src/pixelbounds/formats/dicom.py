@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.progress import Progress, silent
+from ..execution.runner import Progress, silent
 from ..images.library import Array
 from .nifti import names_and_units, resized_affine, windowed_slices
 from .scans import FormatError, Geometry, Images, Scan, Window, check_allowed, needed, usual_window

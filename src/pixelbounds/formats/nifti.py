@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.progress import Progress, silent
+from ..execution.runner import Progress, silent
 from ..images.library import Array
 from ..images.measure import Measure
 from .dicom_maps import Part

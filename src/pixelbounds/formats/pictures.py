@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps, ImageSequence
 
-from ..execution.progress import Progress, silent
+from ..execution.runner import Progress, silent
 from ..images.checks import check_count
 from ..images.library import Array
 from .scans import FormatError, Images, check_allowed, checked_member, folder_units

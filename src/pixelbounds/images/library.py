@@ -121,7 +121,7 @@ def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth")
     dtype = str(getattr(images, "dtype", "")).removeprefix("torch.")
     if dtype not in ("uint8", "bool") or not library_of(images):
         return images
-    convert: Callable[[Array], Array] = np.float32
+    convert: Callable[[Array], Array] = partial(np.asarray, dtype=np.float32)
     if dtype == "uint8":
         if library_of(images) in ("numpy", "torch") and images.max() == 1:
             raise ValueError(f"{name} has 8 bits and no value but 0 and 1: give a mask as bool, {name} > 0")

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..bands import calibrated_ranks, least_samples, quantile_source
-from ..execution.progress import Progress, Tell, bar, silent
+from ..execution.runner import Progress, Tell, bar, silent
 from ..images.checks import check_count, check_limits, check_line, check_open_unit
 from ..images.ends import Band
 from ..images.library import Array

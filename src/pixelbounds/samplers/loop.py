@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..execution.progress import Progress, Tell, silent
-from ..execution.runner import Execution, running
+from ..execution.runner import Execution, Progress, Tell, running, silent
 from ..images.library import Array, to_numpy
 from ..storage.store import MARKS, Store, attributes_of, part_of, read_marks, reopen, request_differences
 from .observations import Observations

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..bands import calibrated_ranks
-from ..execution.progress import Progress, silent
+from ..execution.runner import Progress, silent
 from ..images.checks import check_choice, check_count, check_open_unit
 from ..images.library import Array
 from .loop import Parts, kept_arrays

@@ -73,8 +73,8 @@ def check_images(calibration: Measured, path: FilePath, images: Images, reading:
     """
     if images.measure is None or images.geometry is None:
         return
-    calibrated = getattr(calibration, "record", None) and calibration.record.settings.get(SPACING)
-    (low, high), (least, most) = images.geometry.spacing, calibrated or (0.0, inf)
+    record: Any = getattr(calibration, "record", None)
+    (low, high), (least, most) = images.geometry.spacing, (record and record.settings.get(SPACING)) or (0.0, inf)
     if low < least / _ALIKE or high > most * _ALIKE:
         warnings.warn(
             f"{path} has pixels of {_millimetres(low, high)}, and the calibration images had "

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..execution.progress import Progress, bar, silent
+from ..execution.runner import Progress, bar, silent
 
 if TYPE_CHECKING:
     from ..formats.arrays import Reading
@@ -44,6 +44,23 @@ Truth = Annotated[
     Path,
     typer.Argument(metavar="TRUTH", help="True images: .npy, .npz, .zarr, pictures in a folder or zip, NIfTI, DICOM."),
 ]
+BandPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="BANDS",
+        help="A run of `pixelbounds sample`; lower and upper in a .zarr, .npz or folder; or samples (n, m, *pixels) in "
+        ".npy, .zarr or .npz.",
+    ),
+]
+Identifiers = Annotated[
+    str,
+    typer.Option(
+        metavar="pseudonym|keep|drop",
+        help="Names of patients and files in what is written.",
+        autocompletion=one_of("pseudonym", "keep", "drop"),
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 Promises = Annotated[
     list[str] | None,
     typer.Option(
@@ -235,6 +252,13 @@ class ReadOptions:
         from ..formats.arrays import Reading
 
         return Reading(**{**vars(self), "miscoverage": _shares(self.miscoverage)})
+
+
+_REQUEST = tuple(field.name for field in fields(Request))
+ANYTIME_OPTIONS = tuple(name for name in _REQUEST if name not in ("bound", "n_fit"))
+FEDERATED = tuple(name for name in _REQUEST if name not in ("family", "features", "labels"))
+
+NO_HOLES = tuple(field.name for field in fields(ReadOptions) if field.name not in ("skip_bad", "fill_missing"))
 
 
 def _shares(text: Any) -> float | tuple[float, ...] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..execution.progress import Progress, Tell, silent
+from ..execution.runner import Progress, Tell, silent
 from ..formats.arrays import FilePath
 from ..images.checks import Limits, check_limits
 from ..images.measure import Measure

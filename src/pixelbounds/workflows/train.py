@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..execution.progress import Tell
-from ..execution.runner import parse_memory
+from ..execution.runner import Tell, parse_memory
 from ..formats.arrays import Arrays, FilePath
 from ..formats.opener import open_images
 from ..formats.scans import USUAL, Images, cut_units

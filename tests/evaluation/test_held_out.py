@@ -205,7 +205,6 @@ def test_fresh_samples_fall_inside_calibrated_quantiles_as_often_as_promised(rng
     assert sampled.share == pytest.approx(0.9, abs=0.005)  # exactly 18 / 20 in expectation
     assert sampled.interval[0] < 0.9 < sampled.interval[1]
     assert sampled.samples == 10
-    assert float(sampled) == sampled.share
     assert sampled.inside.sum() == pytest.approx(1)
     assert sampled.inside @ np.arange(11) / 10 == pytest.approx(sampled.share)
 
@@ -215,8 +214,7 @@ def test_pixels_that_hold_few_samples_are_counted():
     samples[0, :, 0], samples[0, :3, 1] = 9, 9  # none, one and all of the four samples are inside
     ev = evaluate(np.zeros((1, 3)), pb.Interval(-np.ones((1, 3)), np.ones((1, 3))), samples=samples)
     assert np.allclose(ev.coverage.inside, [1 / 3, 1 / 3, 0, 0, 1 / 3])
-    assert ev.coverage.share_below(0.5) == pytest.approx(2 / 3)
-    assert ev.coverage.share_below(0.25) == pytest.approx(1 / 3)
+    assert ev.coverage.below_half == pytest.approx(2 / 3)
     assert "66.67% of the pixels hold fewer than half of 4" in str(ev)
 
 

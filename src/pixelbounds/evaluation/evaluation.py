@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from importlib import import_module
 from math import ceil, floor
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.promises import promise_key
+from ..calibration.promises import Terms, promise_key
 from ..calibration.words import plural, share_in_words
 from ..images.checks import check_choice, check_count
 from ..images.library import Array, channel_axis
@@ -19,15 +19,10 @@ from ..images.notebook import facts_html, rows_html
 _ROUNDED = 1e-30  # lengths and slopes that are 0 but for rounding
 
 
-class _Record:
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; what is not known is None."""
-        return {name: _plain(value) for name, value in vars(self).items()}
-
-
 def _plain(value: Any) -> Any:
-    if isinstance(value, _Record):
-        return value.to_dict()
+    """Values for JSON; what is not known is None."""
+    if is_dataclass(value):
+        return {name: _plain(x) for name, x in vars(value).items()}
     if isinstance(value, np.ndarray | tuple):
         return [_plain(x) for x in (value.tolist() if isinstance(value, np.ndarray) else value)]
     return None if isinstance(value, float) and not np.isfinite(value) else value
@@ -65,7 +60,7 @@ def _bracket(low: str, high: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Strata(_Record):
+class Strata:
     """Risk in parts of the pixels, one row each: share of all pixels, risk with its interval low..high, mean length.
 
     `pooled` is the share missed of all such pixels, and `share @ pooled` the risk of all. `risk` is the mean over
@@ -122,28 +117,26 @@ class Strata(_Record):
 
 
 @dataclass(frozen=True, eq=False)
-class SampleCoverage(_Record):
+class SampleCoverage:
     """Share of fresh samples' pixels inside the intervals; `inside[j]`: share of pixels that hold j of the samples."""
 
     share: float
     interval: tuple[float, float]
     inside: Array
 
-    def __float__(self) -> float:
-        return self.share
-
     @property
     def samples(self) -> int:
         """Fresh samples per image."""
         return len(self.inside) - 1
 
-    def share_below(self, level: float) -> float:
-        """Share of pixels whose interval holds fewer than this share of their samples."""
-        return float(self.inside[np.arange(len(self.inside)) < level * self.samples].sum())
+    @property
+    def below_half(self) -> float:
+        """Share of pixels whose interval holds fewer than half of their samples."""
+        return float(self.inside[: (self.samples + 1) // 2].sum())
 
 
 @dataclass(frozen=True, eq=False)
-class SeenPromise(_Record):
+class SeenPromise(Terms):
     """What a promise comes to on images: its risk with an interval, over the units (or images) that have its region.
 
     The interval holds the risk with probability `confidence_level` of the evaluation, by itself; `jointly` is one that
@@ -151,13 +144,6 @@ class SeenPromise(_Record):
     most, from the calibration or the user: without it (0) they are all that is possible.
     """
 
-    kind: str
-    name: str
-    place: str
-    at_most: float
-    above: float
-    cap: float
-    weighting: str
     risk: float
     interval: tuple[float, float]
     units: int
@@ -191,7 +177,7 @@ class SeenPromise(_Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation(_Record):
+class Evaluation:
     """What intervals are worth on images whose truth is known.
 
     `risk` is the mean share of missed pixels, each unit counting the same; `image_risk` the same with each image
@@ -231,7 +217,7 @@ class Evaluation(_Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not known is None, and promises are there where they were asked about."""
-        return {name: x for name, x in super().to_dict().items() if x or name != "promises"}
+        return {name: x for name, x in _plain(self).items() if x or name != "promises"}
 
     @property
     def each(self) -> str:
@@ -270,8 +256,8 @@ class Evaluation(_Record):
         if of == "promise":
             if not self.promises:
                 raise ValueError("this evaluation looked at no promises; evaluate(truth, interval, promises=[...])")
-            ends = [{"low": p.interval[0], "high": p.interval[1], "verdict": p.verdict} for p in self.promises]
-            frame = pandas.DataFrame([{**vars(p), **more} for p, more in zip(self.promises, ends, strict=True)])
+            ends = ({"low": p.interval[0], "high": p.interval[1], "verdict": p.verdict} for p in self.promises)
+            frame = pandas.DataFrame([vars(p) | more for p, more in zip(self.promises, ends, strict=True)])
             return frame.drop(columns=["interval", "jointly"]).set_index("name")
         if of in self.strata:
             return self.strata[of].to_frame()
@@ -329,9 +315,9 @@ class Evaluation(_Record):
             lines.append(f"{self.entries} outside  {self.image_risk:7.2%}{ends}, each image counting the same{capped}")
         lines += [f"mean length      {lengths}", f"worst images     {worst}"]
         if self.coverage is not None:
-            sampled = self.coverage
-            few = f"{sampled.share_below(0.5):.2%} of the pixels hold fewer than half of {sampled.samples}"
-            lines.append(f"samples inside   {sampled.share:.2%}{_bracket(*share_ends(*sampled.interval))}; {few}")
+            seen = self.coverage
+            few = f"{seen.below_half:.2%} of the pixels hold fewer than half of {seen.samples}"
+            lines.append(f"samples inside   {seen.share:.2%}{_bracket(*share_ends(*seen.interval))}; {few}")
         if self.promises:
             lines.append(self.promise_table())
         lines += [self.size_stratified.table(), self.by_edge.table()]

@@ -61,11 +61,6 @@ class StoredGuarantee:
         return stored
 
     @property
-    def first(self) -> CertifiedPromise:
-        """The first promise."""
-        return self.promises[0]
-
-    @property
     def of_all_pixels(self) -> bool:
         """Whether it is one share of all pixels, which every evaluation counts."""
         return of_all_pixels(self.promises)
@@ -132,13 +127,14 @@ def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> Gua
         return GuaranteeCheck((), apart, notes)
     if not stored.of_all_pixels:
         return GuaranteeCheck(evaluation.promises, apart, notes)
-    of_units = stored.unit_name is not None and stored.first.weighting == "units"
+    first = stored.promises[0]
+    of_units = stored.unit_name is not None and first.weighting == "units"
     risk, ends = evaluation.risk, evaluation.risk_interval
     if not of_units:
         risk, ends = evaluation.image_risk, evaluation.image_risk_interval
         if evaluation.unit_name is not None and evaluation.max_images != stored.max_images:
             ends = (0.0, 1.0)  # how large units may be is not known
-    seen = SeenPromise.of(stored.first, risk, ends, len(evaluation.by_unit), ends, stored.first.most)
+    seen = SeenPromise.of(first, risk, ends, len(evaluation.by_unit), ends, first.most)
     return GuaranteeCheck((seen,), apart, notes, one_mean=True, of_units=of_units)
 
 

@@ -19,7 +19,6 @@ from math import inf, isfinite, nan
 import numpy as np
 
 from ..calibration.target import UnitLosses
-from ..images.checks import check_open_unit
 from ..images.library import Array
 from ..kernels.bets import bisect, rejects_ratio
 
@@ -37,15 +36,7 @@ def ratio_interval(top: Array, bottom: Array, level: float) -> tuple[float, floa
     >>> low, round(high, 3)
     (0.0, 0.037)
     """
-    level = check_open_unit(level, "level")
-    top = np.ascontiguousarray(top, np.float64)
-    bottom = np.ascontiguousarray(bottom, np.float64)
-    if top.ndim != 1 or top.shape != bottom.shape or not len(top):
-        raise ValueError(f"top has shape {top.shape}, bottom {bottom.shape}; give one of each for every unit")
-    if not ((top >= 0) & (top <= bottom) & (bottom <= 1)).all():
-        raise ValueError("a unit breaks 0 <= top <= bottom <= 1; divide both by the most that bottom can be")
-    if not bottom.any():
-        raise ValueError("every bottom is 0, so there is no ratio; leave out what no unit has")
+    top, bottom = (np.ascontiguousarray(x, np.float64) for x in (top, bottom))
     value = float(top.sum() / bottom.sum())
     failure_prob = (1 - level) / 2
     high = _least_beaten(top, bottom, failure_prob, _ALONE)

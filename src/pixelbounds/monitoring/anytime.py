@@ -25,7 +25,7 @@ from ..calibration.data import ROWS, CalibrationData, Statistic
 from ..calibration.families import Family
 from ..calibration.methods import Method, method_of
 from ..calibration.paths.path import region_sizes
-from ..calibration.promises import CertifiedPromise, Promise, RiskTarget, check_same_places
+from ..calibration.promises import CertifiedPromise, Promise, RiskTarget, check_same_places, promise_key
 from ..calibration.provenance import all_known, group_shares, image_hashes, is_known_image
 from ..calibration.split import FittingImages
 from ..calibration.target import Target, Units, most_of_a_unit, target_of
@@ -249,14 +249,14 @@ class AnytimeCalibration:
 
 def _as_asked(data: CalibrationData, risks: Sequence[RiskTarget], *, fits: bool) -> tuple[CertifiedPromise, ...]:
     """The promises before anything was seen: with a risk of 0, and for how much a unit counts at most."""
-    promises = []
-    for risk in risks:
-        most = 0.0
-        if risk.weighting != "units":
-            sizes = data.aggregate(_sizes)[0]
-            most = most_of_a_unit(risk, sizes, risk.counts(sizes) & fits, data.unit_of)
-        promises.append(risk.certified(most, 0.0, 1))
-    return tuple(promises)
+    sizes = data.aggregate(_sizes)[0] if any(risk.weighting != "units" for risk in risks) else np.empty(0)
+
+    def most(risk: RiskTarget) -> float:
+        return (
+            most_of_a_unit(risk, sizes, risk.counts(sizes) & fits, data.unit_of) if risk.weighting != "units" else 0.0
+        )
+
+    return tuple(CertifiedPromise(*promise_key(risk), most(risk), 0.0, 1) for risk in risks)
 
 
 def _check_not_fitted(hashes: Array, fitted: Array) -> None:

@@ -9,7 +9,7 @@ these are not all alike.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -97,10 +97,10 @@ class Counted:
             raise ValueError(f"batch {batch!r} was counted with other images; give this one a name of its own")
         return bool(len(earlier))
 
-    def add(self, arrivals: NewImages) -> Counted:
-        """With the images of another call."""
-        units = np.append(self.units, arrivals.units)
-        return replace(self, images=self.images + len(arrivals.images), units=units, batches=arrivals.batches)
+    def add(self, arrivals: NewImages, most_units: int = 0) -> Counted:
+        """With the images of another call; the latest units are remembered, or all of them."""
+        units = np.append(self.units, arrivals.units)[-most_units:]
+        return Counted(self.images + len(arrivals.images), units, arrivals.batches)
 
 
 def _digest_of_batch(name: str | None) -> int:

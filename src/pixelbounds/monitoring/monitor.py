@@ -15,7 +15,6 @@ calls (`arrivals`), up to 2^12, and a history of at most 512 rows, of which a fu
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from .drift import DriftMartingale, drift_martingales, statistics_of, update_dri
 from .promise_monitors import PromiseMonitor, Rounds, rounds_of, targets_of, update_promises
 from .status import Status
 
-MAX_UNITS = 2**17
+MAX_UNITS = 2**17  # of which the names are remembered, the latest ones
 _MAX_ROWS = 512  # of the history
 
 
@@ -148,7 +147,7 @@ class Monitor:
             rounds.append(rounds_of(promise, losses[new], size[new], counts[new], unit_of))
         self.promises, reached = update_promises(self.promises, rounds, self.shares[0])
         self.broken = self.broken or reached
-        self.with_truth = _counted(self.with_truth, arrivals)
+        self.with_truth = self.with_truth.add(arrivals, MAX_UNITS)
         self._record(when)
         return self.status(arrivals.repeated, arrivals.late)
 
@@ -190,7 +189,7 @@ class Monitor:
             rows = np.stack([rows[part[some_of(0, len(part))]].mean(axis=0) for part in parts])
         if len(rows):
             self.drift = update_drift(self.drift, rows, self._seed, self.shares[1])
-            self.without_truth = _counted(self.without_truth, arrivals)
+            self.without_truth = self.without_truth.add(arrivals, MAX_UNITS)
             self._record(when)
         return self.status(arrivals.repeated, arrivals.late)
 
@@ -242,9 +241,3 @@ class Monitor:
             tuple(x.status(len(self.promises)) for x in self.promises), tuple(x.status for x in self.drift),
             tuple(notes), log_e_value, self._digest, late,
         )  # fmt: skip
-
-
-def _counted(counted: Counted, arrivals: NewImages) -> Counted:
-    """With the images of another call; of units the latest are remembered."""
-    counted = counted.add(arrivals)
-    return replace(counted, units=counted.units[-MAX_UNITS:])

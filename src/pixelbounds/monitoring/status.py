@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import Any
 
 from ..calibration.words import level_in_words, plural, share_in_words
@@ -168,7 +167,5 @@ class Status:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        values = asdict(self)
-        for promise in values["promises"]:
-            promise["risk"] = promise["risk"] if promise["risk"] is None or isfinite(promise["risk"]) else None
-        return {"alarm": self.alarm, "sentence": self.sentence, **values, "recent_changes": list(self.recent_changes)}
+        said = {"alarm": self.alarm, "sentence": self.sentence}
+        return {**said, **asdict(self), "recent_changes": list(self.recent_changes)}

@@ -61,6 +61,11 @@ class StoredGuarantee:
         return stored
 
     @property
+    def first(self) -> CertifiedPromise:
+        """The first promise."""
+        return self.promises[0]
+
+    @property
     def of_all_pixels(self) -> bool:
         """Whether it is one share of all pixels, which every evaluation counts."""
         return of_all_pixels(self.promises)
@@ -127,7 +132,7 @@ def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> Gua
         return GuaranteeCheck((), apart, notes)
     if not stored.of_all_pixels:
         return GuaranteeCheck(evaluation.promises, apart, notes)
-    first = stored.promises[0]
+    first = stored.first
     of_units = stored.unit_name is not None and first.weighting == "units"
     risk, ends = evaluation.risk, evaluation.risk_interval
     if not of_units:

@@ -251,12 +251,11 @@ def _as_asked(data: CalibrationData, risks: Sequence[RiskTarget], *, fits: bool)
     """The promises before anything was seen: with a risk of 0, and for how much a unit counts at most."""
     sizes = data.aggregate(_sizes)[0] if any(risk.weighting != "units" for risk in risks) else np.empty(0)
 
-    def most(risk: RiskTarget) -> float:
-        return (
-            most_of_a_unit(risk, sizes, risk.counts(sizes) & fits, data.unit_of) if risk.weighting != "units" else 0.0
-        )
+    def seen(risk: RiskTarget) -> tuple[Any, ...]:
+        alike = risk.weighting == "units"
+        return 0.0 if alike else most_of_a_unit(risk, sizes, risk.counts(sizes) & fits, data.unit_of), 0.0, 1
 
-    return tuple(CertifiedPromise(*promise_key(risk), most(risk), 0.0, 1) for risk in risks)
+    return tuple(CertifiedPromise(*promise_key(risk), *seen(risk)) for risk in risks)
 
 
 def _check_not_fitted(hashes: Array, fitted: Array) -> None:

@@ -102,14 +102,6 @@ def test_a_calibration_comes_back_as_it_was(tmp_path, kind, how, apply):
 # ---------------------------------------------------------------- writing
 
 
-def test_a_save_replaces_the_file_before(tmp_path, cal):
-    path = tmp_path / "cal.safetensors"
-    path.write_bytes(b"something older")
-    cal.save(path)
-    assert path.read_bytes() == cal.to_bytes()
-    assert [p.name for p in tmp_path.iterdir()] == ["cal.safetensors"]
-
-
 # ---------------------------------------------------------------- what the file says
 
 

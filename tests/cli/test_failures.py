@@ -3,8 +3,6 @@
 import ast
 import json
 import os
-import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -172,44 +170,6 @@ def test_exit_codes(error, code):
     assert code_of(error) == code
 
 
-# ---------------------------------------------------------------- a full disk
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A folder on a disk with a few kilobytes left: a tmpfs, or files that may not grow where mounting is forbidden."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = shutil.which("mount") and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True, check=False
-    ).returncode  # fmt: skip
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if not mounted:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, limit[1]))
-    elif free := max(0, shutil.disk_usage(folder).free - 12 * 1024):
-        (folder / "filler").write_bytes(bytes(free))
-    try:
-        yield folder
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        if mounted:
-            subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.mark.parametrize("name", ["i.zarr", "i.npz", "cal.safetensors", "report.html"])
-def test_a_full_disk_leaves_nothing_behind(files, small_disk, name):
-    before = set(small_disk.rglob("*"))
-    words = {
-        "cal.safetensors": ("calibrate", files / "truth.npy", files / "samples.npy", *RISK[:4], "--groups", "learned"),
-        "report.html": ("report", files / "others.npy", files / "band.npz", "--calibration", files / "cal.safetensors"),
-    }.get(name, ("apply", files / "cal.safetensors", files / "band.npz"))
-    result = call(*words, "--out", small_disk / name)
-    assert result.exit_code == 3, result.output
-    assert "No space left" in result.stderr or "File too large" in result.stderr
-    assert "written" in result.stderr
-    assert set(small_disk.rglob("*")) == before
-
-
 # ---------------------------------------------------------------- interrupts
 
 
@@ -219,7 +179,7 @@ def endless(tmp_path_factory):
     path = tmp_path_factory.mktemp("endless") / "band.zarr"
     group = zarr.create_group(path)
     for part, value in {"lower": 0.4, "upper": 0.6}.items():
-        shape, chunks = (8_000_000, SIZE, SIZE), (20_000, SIZE, SIZE)
+        shape, chunks = (4_000_000, SIZE, SIZE), (1000, SIZE, SIZE)
         group.create_array(part, shape=shape, chunks=chunks, dtype="float32", fill_value=value)
     return path
 
@@ -227,7 +187,7 @@ def endless(tmp_path_factory):
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number, code):
     words = "apply", files / "cal.safetensors", endless, "--fill-missing", "--out", tmp_path / "i.zarr", "--json"
-    process = spawn(*words, "--memory", "2G")
+    process = spawn(*words, "--memory", "64M")
     wait_until(lambda: whole_files(tmp_path / "i.zarr.part" / "done" / "c"), process)  # the first block is finished
     os.kill(process.pid, number)
     text, errors = process.communicate(timeout=300)

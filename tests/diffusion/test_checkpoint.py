@@ -58,30 +58,15 @@ def test_a_network_comes_back_as_it_was(tmp_path, kind, dtype):
             assert torch.equal(buffer, loaded.get_buffer(name))
 
 
-def test_a_truncated_file_is_refused(saved):
-    content = saved.read_bytes()
-    for length in (0, 4, 100, len(content) // 2, len(content) - 1):
-        saved.write_bytes(content[:length])
-        with pytest.raises(ValueError, match="is not a pixelbounds diffusion network, or was cut short"):
-            load_network(saved)
-
-
-def test_a_damaged_file_is_refused(saved):
-    content = bytearray(saved.read_bytes())
-    content[-20] ^= 1
-    saved.write_bytes(bytes(content))
-    with pytest.raises(ValueError, match="checksum"):
-        load_network(saved)
-
-
 def test_foreign_files_are_refused(tmp_path, saved):
     foreign = tmp_path / "other.safetensors"
     save_file({"a": torch.zeros(2)}, foreign)
     with pytest.raises(ValueError, match="is not a pixelbounds diffusion network"):
         load_network(foreign)
-    foreign.write_bytes(b"\x89PNG\r\n and more of a picture")
-    with pytest.raises(ValueError, match="is not a pixelbounds diffusion network"):
-        load_network(foreign)
+    for content in (b"\x89PNG\r\n and more of a picture", saved.read_bytes()[:100], saved.read_bytes()[:-1]):
+        foreign.write_bytes(content)
+        with pytest.raises(ValueError, match="is not a pixelbounds diffusion network"):
+            load_network(foreign)
     save_state(tmp_path, {"a": torch.zeros(1)}, {"step": 1})
     with pytest.raises(ValueError, match="holds a training state, not a diffusion network"):
         load_network(tmp_path / "state.safetensors")

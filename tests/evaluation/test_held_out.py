@@ -274,12 +274,6 @@ def test_bad_input_is_named(rng, change, words):
         evaluate(given.pop("truth"), pb.Interval(given.pop("lower"), given.pop("upper")), **given)
 
 
-def test_a_band_is_not_an_interval(rng):
-    truth, interval, _ = example(rng)
-    with pytest.raises(TypeError, match=r"Calibration\.apply"):
-        evaluate(truth, pb.Band(interval.lower, interval.upper))
-
-
 def test_a_unit_with_few_pixels_of_a_stratum_says_nothing_of_it():
     """One image has one bad pixel of group 1, the others a hundred good ones: the share missed is not 1 in 20."""
     groups = np.ones((20, 10, 10), int)

@@ -135,24 +135,6 @@ def test_a_truncated_file(content):
     refuses(lambda: calibration_from_bytes(content + b"\0", "long"), "long")
 
 
-def test_an_edited_file_is_refused_or_says_the_same(content):
-    """Flip a byte anywhere: an error, or (white space of the header) exactly the same calibration."""
-    rng = np.random.default_rng(0)
-    places = {int(p) for p in np.linspace(0, len(content) - 1, 400)} | set(range(0, 120))
-    refused = 0
-    for place in sorted(places):
-        changed = bytearray(content)
-        changed[place] ^= int(rng.integers(1, 256))
-        try:
-            cal = calibration_from_bytes(bytes(changed), "edited")
-        except ValueError as error:
-            assert "edited" in str(error)  # noqa: PT017
-            refused += 1
-        else:
-            assert cal.to_bytes() == content
-    assert refused > 0.95 * len(places)
-
-
 def test_an_edit_of_the_risk_level_is_noticed(content):
     assert content.count(b'\\"at_most\\": 0.2') == 1
     changed = content.replace(b'\\"at_most\\": 0.2', b'\\"at_most\\": 0.1')

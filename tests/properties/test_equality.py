@@ -123,14 +123,6 @@ def test_commands_give_the_same_files(tmp_path, arrays, cluster):
     assert left == {f"{name}.{kind}" for name in found for kind in ("safetensors", "zarr")}
 
 
-def test_half_precision_rounds_outward(tmp_path, arrays, wanted):
-    band, _ = samplers.bands_to(store(tmp_path, "s.zarr", arrays[1], (9,)), tmp_path / "b.zarr", 0.1, half=True)
-    assert band.lower.dtype == np.float16
-    assert (band.lower[:] <= wanted[1].lower).all()
-    assert (band.upper[:] >= wanted[1].upper).all()
-    assert (np.abs(band.upper[:] - wanted[1].upper) < 2e-3).all()
-
-
 # ---------------------------------------------------------------- where the work goes
 
 

@@ -10,7 +10,6 @@ from flat import flat_calibrate
 from tensors import as_tensor
 from worlds import heteroscedastic
 
-import pixelbounds as pb
 from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.images import library
 
@@ -120,16 +119,3 @@ def test_a_value_is_the_same_value_in_every_dtype(name):
     )
     assert half.to_bytes() == single.to_bytes()
     np.testing.assert_array_equal(half.widening, double.widening)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_file_gives_back_the_same_bytes_and_the_same_intervals(name, tmp_path):
-    truth, band = heteroscedastic(60, np.random.default_rng(15), size=10)
-    cal = flat_calibrate(truth, band, **LEVELS, **METHODS[name])
-    cal.save(tmp_path / "a.safetensors")
-    again = pb.load_calibration(tmp_path / "a.safetensors")
-    assert again.to_bytes() == cal.to_bytes() == (tmp_path / "a.safetensors").read_bytes()
-    assert again.guarantee == cal.guarantee
-    first, second = cal.apply(band), again.apply(band)
-    np.testing.assert_array_equal(first.lower, second.lower)
-    np.testing.assert_array_equal(first.upper, second.upper)

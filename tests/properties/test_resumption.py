@@ -60,15 +60,6 @@ def written(part):
     return {str(x.relative_to(folder)): x.stat().st_mtime_ns for x in folder.rglob("*") if x.is_file()}
 
 
-def test_samples_drawn_anew_under_the_same_name_are_used(tmp_path):
-    drawn(tmp_path, 1)
-    half_made(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")
-    new = drawn(tmp_path, 2)
-    with execution.running(**SMALL):
-        band, _ = samplers.bands_to(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")
-    same_bands(band, new)
-
-
 def test_only_what_changed_is_made_again(tmp_path):
     samples = drawn(tmp_path, 1)
     half_made(opened(tmp_path / "samples.zarr"), tmp_path / "b.zarr")

@@ -206,31 +206,6 @@ def test_bad_input_is_refused_at_the_door(change, said):
 # ---------------------------------------------------------------- the command, a cluster
 
 
-def test_two_commands_lead_from_a_function_to_a_calibration(tmp_path, monkeypatch):
-    (tmp_path / "mine_own.py").write_text(
-        "import numpy as np\n"
-        "def draw(y, samples, seed):\n"
-        "    return y.real + np.random.default_rng(seed).normal(size=(samples, *y.shape))\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    np.save("y.npy", np.repeat(Y, 4, axis=0) + 0j)
-    words = ("sample", "mine_own:draw", "y.npy", "--out", "run.zarr", "--samples", M, "--images", "0:18")
-    result = call(*words)
-    assert result.exit_code == 0, result.output
-    assert open_run("run.zarr").source().sampler == "mine_own:draw"
-    np.save("x.npy", np.repeat(Y, 4, axis=0)[:18])
-    words = ("calibrate", "x.npy", "run.zarr", "--out", "c.safetensors", "--risk-level", 0.5, "--failure-prob", 0.5)
-    assert call(*words).exit_code == 0
-    for more, said in {
-        ("mine_own:none",): "has no none",
-        ("no_such_thing:draw",): "no module no_such_thing",
-        ("mine_own:draw", "--steps", 3): "leave --steps out",
-    }.items():
-        result = call("sample", more[0], "y.npy", "--out", "o.zarr", *more[1:])
-        assert result.exit_code == 2
-        assert said in " ".join(result.output.split())
-
-
 def test_from_a_function_to_a_page_in_ten_lines_and_in_two_commands(tmp_path, monkeypatch):
     docs = (Path(__file__).parents[2] / "docs/samplers.md").read_text()
     journey = docs.partition("in ten lines")[2].partition("```python")[2].partition("```")[0]
@@ -258,3 +233,11 @@ def test_from_a_function_to_a_page_in_ten_lines_and_in_two_commands(tmp_path, mo
         result = call(*words)
         assert result.exit_code == 0, result.output
     assert Path("cal.safetensors").exists()
+    for more, said in {
+        ("mine:none",): "has no none",
+        ("no_such_thing:draw",): "no module no_such_thing",
+        ("mine:sampler", "--steps", 3): "leave --steps out",
+    }.items():
+        result = call("sample", more[0], "observations.npy", "--out", "o.zarr", *more[1:])
+        assert result.exit_code == 2
+        assert said in " ".join(result.output.split())

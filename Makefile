@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 ADAPTERS := .venv-adapters
 TEST_EXTRAS := medical,cluster,test
 EXTRAS := diffusion,federated,docs,dev,$(TEST_EXTRAS)
+export PYTHONDONTWRITEBYTECODE :=  # modules that are compiled once, not in each of many processes
 TEST_STAMP := $(VENV)/.installed-test
 STAMP := $(VENV)/.installed
 

@@ -19,8 +19,12 @@ SLOW = {  # below the root: a folder, a file, or the start of a test's name; wha
     "documents": "tests/formats/test_matrix.py tests/test_code_blocks.py tests/test_documents.py tests/test_site.py",
     "processes": "tests/properties/test_faults.py tests/properties/test_fuzz.py tests/properties/test_hostile_files.py"
     " tests/properties/test_garbage.py tests/cli/test_monitor_command.py tests/cli/test_first_hour.py"
-    " tests/federated/test_engine.py tests/formats/test_archive.py",
-    "release": "tests/test_release.py tests/demo/test_demo.py tests/test_house.py::test_a_budget_is_kept[files",
+    " tests/federated/test_engine.py tests/formats/test_archive.py"
+    " tests/cli/test_failures.py::test_an_interrupt tests/cli/test_failures.py::test_a_command_that_hangs"
+    " tests/cli/test_options.py::test_a_closed_pipe tests/cli/test_array_files.py::test_standard_output"
+    " tests/formats/test_dicom_maps.py::test_every_object_passes_dciodvfy",
+    "release": "tests/test_release.py tests/demo/test_demo.py src/pixelbounds/demo/packaged.py"
+    " tests/test_house.py::test_a_budget_is_kept[files",
     "simulations": "tests/properties/test_attacks.py tests/properties/test_evaluation_intervals.py"
     " tests/calibration/test_mask_promises.py::test_missed tests/calibration/test_mask_promises.py::test_of_the_trusted"
     " tests/properties/test_federated_guarantees.py tests/properties/test_kernel_bounds.py"

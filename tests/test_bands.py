@@ -204,7 +204,7 @@ def test_zarr_is_read_in_blocks_with_the_same_result(rng, make, monkeypatch):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@every_shape
+@pytest.mark.parametrize("pixels", [(), (7,), (5, 6, 3)], ids=str)
 @every_maker
 def test_samples_may_lie_on_any_axis(rng, make, pixels):
     samples = samples_of(rng, 3, 24, pixels)

@@ -12,7 +12,7 @@ import pixelbounds as pb
 from pixelbounds.calibration.families import FAMILIES, Family, check_nested
 
 every_family = pytest.mark.parametrize("name", sorted(FAMILIES))
-many = settings(max_examples=80, deadline=None, derandomize=True)
+many = settings(max_examples=50, deadline=None, derandomize=True)
 some = settings(max_examples=30, deadline=None, derandomize=True)
 SIZE = 5
 

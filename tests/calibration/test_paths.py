@@ -104,7 +104,7 @@ def test_a_users_bound_is_walked_too():
 def test_between_knots_no_pixel_is_lost_to_rounding(knots):
     """The widening at the certified position covers every end that the certificate counts as covered."""
     path, lost = Path(knots, Single()), 0
-    for seed in range(40):
+    for seed in range(20):
         truth = np.random.default_rng(seed).random((60, 50))
         band = pb.Band(np.full_like(truth, 0.4), np.full_like(truth, 0.6))
         found = certified(truth, band, "hoeffding_bentkus", 0.3, path)
@@ -223,7 +223,7 @@ SYMMETRIC, ASYMMETRIC = (-1.0, 1.0), (-2.0, 0.75)
 @pytest.mark.parametrize("method", ["krcps", "frontier"])
 def test_two_groups_get_the_gain_of_figure_1_where_there_is_one(method):
     lengths = {}
-    for mu, seed in product((SYMMETRIC, ASYMMETRIC), range(8)):
+    for mu, seed in product((SYMMETRIC, ASYMMETRIC), range(5)):
         truth = np.random.default_rng(seed).normal(mu, 1, (640, 2))
         band = pb.Band(np.full((640, 2), -1.0), np.full((640, 2), 1.0))
         words = {"risk_level": 0.1, "bound": "hoeffding_bentkus", "limits": None, "seed": seed}
@@ -251,14 +251,14 @@ def draws(words, count, n=320, size=16, level=0.1):
 
 
 def test_frontier_and_betting_are_shorter_than_the_papers_at_a_controlled_risk():
-    paper = draws({"method": "krcps", "bound": "hoeffding_bentkus"}, 20)
-    ours = draws({"method": "frontier", "bound": "betting", "groups": "band"}, 20)
+    paper = draws({"method": "krcps", "bound": "hoeffding_bentkus"}, 10)
+    ours = draws({"method": "frontier", "bound": "betting", "groups": "band"}, 10)
     assert ours[:, 0].mean() <= 0.92 * paper[:, 0].mean()
     assert (ours[:, 0] < paper[:, 0]).all()
     for found in (paper, ours):
         risk = found[:, 1]
         assert risk.mean() <= 0.1
-        assert binom.sf((risk > 0.1).sum() - 1, 20, 0.1) > 0.01  # so many violations are likely at delta = 0.1
+        assert binom.sf((risk > 0.1).sum() - 1, 10, 0.1) > 0.01  # so many violations are likely at delta = 0.1
 
 
 @pytest.mark.parametrize("method", ["rcps", "krcps", pb.Frontier(groups="band")], ids=["rcps", "krcps", "frontier"])

@@ -54,9 +54,9 @@ def surrogate_risk(points, widening, gamma):
 # ---------------------------------------------------------------- against CVXPY
 
 
-@pytest.mark.parametrize("level", [0.03, 0.15, 0.6])
+@pytest.mark.parametrize("level", [0.03, 0.3])
 @pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("k", [1, 4, 32])
+@pytest.mark.parametrize("k", [1, 8])
 def test_the_objective_is_that_of_cvxpy(k, gamma, level):
     for seed, kind in enumerate(({}, {"weighted": True}, {"thin": True}, {"weighted": True, "thin": True})):
         points, cost = problem(k, seed, **kind)

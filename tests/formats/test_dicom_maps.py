@@ -59,7 +59,6 @@ SERIES = {
     "twelve bits": lambda folder: write_dicom(folder, VALUES, BitsStored=12, HighBit=11, PixelRepresentation=0),
     "NIfTI": lambda folder: write_nifti(folder / "scan.nii.gz", VALUES, axes="RAS", slope=2.0, intercept=-1.0),
 }
-WINDOWS = [(400.0, 40.0), None]
 
 
 def intervals(images, seed=0):
@@ -87,8 +86,9 @@ def in_slices(data, scan, shape):
     return np.atleast_3d(data.pixel_array.reshape(shape))[order].astype(np.float64), order
 
 
-@pytest.mark.parametrize("window", WINDOWS, ids=["window", "raw"])
-@pytest.mark.parametrize("kind", SERIES)
+@pytest.mark.parametrize(
+    "kind, window", [*((kind, (400.0, 40.0)) for kind in SERIES), ("oblique", None), ("slopes", None), ("NIfTI", None)]
+)
 def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window):
     SERIES[kind](tmp_path / "scan")
     images = open_images(tmp_path / "scan", window=window)

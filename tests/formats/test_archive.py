@@ -13,11 +13,10 @@ import pytest
 import pixelbounds as pb
 from pixelbounds.formats.maps import write_interval
 from pixelbounds.formats.opener import open_images
-from pixelbounds.images.measure import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 pytest.importorskip("highdicom")
-from medical import hounsfield, write_dicom  # noqa: E402
+from medical import hounsfield, trusted, write_dicom  # noqa: E402
 
 missing = [name for name in ("Orthanc", "storescu") if shutil.which(name) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} missing: apt-get install orthanc dcmtk")
@@ -68,7 +67,7 @@ def test_three_patients_are_three_in_an_archive_with_maps_segmentations_and_repo
     interval = pb.Interval(
         np.clip(images.pixels - 0.05, 0, 1), np.clip(images.pixels + 0.05, 0, 1), measure=images.measure
     )
-    rest = {"tolerance": Tolerance(50, images.measure), "report": {"bright": images.pixels > 0.5}}
+    rest = {"masks": trusted(interval, images, 50), "report": {"bright": images.pixels > 0.5}}
     write_interval(tmp_path / "maps", interval, like=images, **rest)
     files = sorted((tmp_path / "maps").rglob("*.dcm"))
     sent = subprocess.run(["storescu", "-R", "127.0.0.1", str(port), *files], capture_output=True, text=True)

@@ -10,11 +10,20 @@ from commands import done
 
 import pixelbounds as pb
 from pixelbounds.formats.maps import write_interval
-from pixelbounds.images.measure import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 highdicom = pytest.importorskip("highdicom")
-from medical import LABELS, draw_segmentation, edit, hounsfield, nibabel, scan_of, write_dicom, write_nifti  # noqa: E402
+from medical import (  # noqa: E402
+    LABELS,
+    draw_segmentation,
+    edit,
+    hounsfield,
+    nibabel,
+    scan_of,
+    trusted,
+    write_dicom,
+    write_nifti,
+)
 from medical import open_ct as open_images  # noqa: E402
 
 VALUES = hounsfield(4, 7, 6)
@@ -94,8 +103,8 @@ def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window
     images = open_images(tmp_path / "scan", window=window)
     values = open_images(tmp_path / "scan", window=None).pixels.astype(np.float64)
     interval = intervals(images)
-    tolerance = Tolerance(20, images.measure)
-    write_interval(tmp_path / "maps", interval, like=images, tolerance=tolerance, parametric=True)
+    masks = trusted(interval, images, 20)
+    write_interval(tmp_path / "maps", interval, like=images, masks=masks, parametric=True)
     held = interval.contains(images.pixels)
     assert 0.3 < held.mean() < 1
     (scan,) = images.geometry.scans
@@ -126,7 +135,7 @@ def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window
     assert (covered | ~held).all()
     assert (found["length"] >= found["upper"] - found["lower"]).all()
     mask = highdicom.seg.segread(scan_of(tmp_path / "maps") / "parametric" / "trusted.dcm")
-    assert np.array_equal(in_slices(mask, scan, values.shape)[0], tolerance.holds(interval.lower, interval.upper))
+    assert np.array_equal(in_slices(mask, scan, values.shape)[0], masks["trusted"][0])
     assert list(mask.segment_numbers) == [1]
 
 
@@ -135,7 +144,7 @@ def test_names_of_people_stay_behind(tmp_path):
     images = open_images(tmp_path / "scan")
     for identifiers in ("drop", "keep"):
         out = tmp_path / identifiers
-        rest = {"like": images, "parametric": True, "tolerance": Tolerance(9, images.measure)}
+        rest = {"like": images, "parametric": True, "masks": trusted(intervals(images), images, 9)}
         write_interval(out, intervals(images), identifiers=identifiers, **rest)
         for file in sorted((scan_of(out) / "parametric").iterdir()):
             data = pydicom.dcmread(file)
@@ -153,7 +162,12 @@ def test_every_object_says_what_it_was_made_by(tmp_path):
     SERIES["NIfTI"](tmp_path / "other")
     for scan, out in (("scan", "maps"), ("other", "map.nii.gz")):
         images = open_images(tmp_path / scan)
-        rest = {"like": images, "about": about, "parametric": out == "maps", "tolerance": Tolerance(20, images.measure)}
+        rest = {
+            "like": images,
+            "about": about,
+            "parametric": out == "maps",
+            "masks": trusted(intervals(images), images, 20),
+        }
         write_interval(tmp_path / out, intervals(images), **rest)
     said = [pydicom.dcmread(file).ContributingEquipmentSequence for file in (tmp_path / "maps").rglob("*.dcm")]
     texts = [" ".join(item.get("ContributionDescription", "") for item in items) for items in said]
@@ -232,7 +246,12 @@ def test_a_structured_report_says_what_each_structure_comes_to(tmp_path):
 def test_every_object_passes_dciodvfy(tmp_path, kind, identifiers):
     SERIES[kind](tmp_path / "scan")
     images = open_images(tmp_path / "scan")
-    rest = {"like": images, "parametric": True, "tolerance": Tolerance(20, images.measure), "identifiers": identifiers}
+    rest = {
+        "like": images,
+        "parametric": True,
+        "masks": trusted(intervals(images), images, 20),
+        "identifiers": identifiers,
+    }
     if kind != "NIfTI":
         rest["report"] = {"organ": images.pixels > 0.5}
     write_interval(tmp_path / "maps", intervals(images), **rest)

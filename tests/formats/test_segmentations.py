@@ -7,11 +7,10 @@ from commands import call, done, flat
 from pixelbounds.formats.label_maps import open_label_map, open_labels
 from pixelbounds.formats.maps import write_interval
 from pixelbounds.images.ends import Interval
-from pixelbounds.images.measure import Tolerance
 
 pydicom = pytest.importorskip("pydicom")
 pytest.importorskip("highdicom")
-from medical import LABELS, LPS, draw_segmentation, edit, hounsfield, scan_of, write_dicom, write_nifti  # noqa: E402
+from medical import LABELS, LPS, draw_segmentation, edit, hounsfield, scan_of, trusted, write_dicom, write_nifti  # noqa: E402
 from medical import open_ct as open_images  # noqa: E402
 
 VALUES = hounsfield(4, 7, 6)
@@ -83,10 +82,9 @@ def test_a_trust_mask_comes_back_as_a_region(folder, tmp_path):
     interval = Interval(
         np.clip(images.pixels - half, 0, 1), np.clip(images.pixels + half, 0, 1), measure=images.measure
     )
-    rule = Tolerance(40, images.measure)
-    write_interval(tmp_path / "maps", interval, like=images, tolerance=rule, parametric=True)
+    write_interval(tmp_path / "maps", interval, like=images, masks=trusted(interval, images, 40), parametric=True)
     mask = open_label_map(scan_of(tmp_path / "maps") / "parametric" / "trusted.dcm", images)
-    assert np.array_equal(mask, rule.holds(interval.lower, interval.upper))
+    assert np.array_equal(mask, trusted(interval, images, 40)["trusted"][0])
     assert mask.any()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pixelbounds.formats.opener import open_images
+from pixelbounds.images.measure import Tolerance
 
 nibabel = pytest.importorskip("nibabel")
 pydicom = pytest.importorskip("pydicom")
@@ -20,6 +21,12 @@ def hounsfield(depth=5, height=7, width=6, seed=0):
     """Whole Hounsfield units (slice, row, column), all different, beyond the window at both ends."""
     values = np.random.default_rng(seed).permutation(np.linspace(-1000, 1200, depth * height * width).round())
     return values.reshape(depth, height, width).astype(np.int16)
+
+
+def trusted(interval, images, length):
+    """The mask of intervals within a length, as `write_interval` takes masks."""
+    mask = Tolerance(length, images.measure).holds(interval.lower, interval.upper)
+    return {"trusted": (mask, f"1: at most {length} long")}
 
 
 def to_unit(values, width=400.0, level=40.0):

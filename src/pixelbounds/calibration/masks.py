@@ -9,7 +9,7 @@ is a calibration of images, and all that is true of the one is true of the other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,15 @@ from ..images.library import Array, as_array, library_of, to_numpy
 from ..images.source import Source
 from .promises import Promise, share, tail
 
+if TYPE_CHECKING:
+    from .calibration import Calibration
+
 SEGMENTATION = "segmentation"
+
+
+def is_of_masks(calibration: Calibration) -> bool:
+    """Whether a calibration is about segmentations."""
+    return calibration.record.source.kind.startswith(SEGMENTATION)
 
 
 def segmentation_band(probabilities: Any, *, logits: bool = False, axis: int | None = None) -> Band:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..calibration.text import trust_in_words
 from ..calibration.words import number_of
 from ..images.measure import length_in_words
 from ..workflows.request import BandPath, Features, Force, Identifiers, ReadOptions, Resources, TestLabels
@@ -33,8 +32,11 @@ def apply_command(
         float | None,
         typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
     ] = None,
+    trust: Annotated[
+        Path | None, typer.Option(help="What pb.trust saved: also write its mask, of pixels with a promise.")
+    ] = None,
     parametric: Annotated[
-        bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and the mask as SEG.")
+        bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and masks as SEG.")
     ] = False,
     report: Annotated[
         bool, typer.Option("--report", help="DICOM: also a structured report (SR, TID 1500) of each scan.")
@@ -55,7 +57,7 @@ def apply_command(
 
     with large.reporting("widening") as resources:
         done = apply_files(
-            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance,
+            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance, trust=trust,
             parametric=parametric, report=report, structures=structures, replace=force, identifiers=identifiers,
             reading=read.reading(), resources=resources,
         )  # fmt: skip
@@ -64,9 +66,8 @@ def apply_command(
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
         **_lengths(done),
     }
-    if done.tolerance is not None and done.trusted_share is not None:
-        words = trust_in_words(done.calibration, done.trusted_share)
-        rows["trusted"] = f"{done.trusted_share:.1%} of the pixels: intervals {done.tolerance}. {words}"
+    if done.trusted_share is not None:
+        rows["trusted"] = done.masks.trusted_in_words(done.calibration, done.trusted_share)
     if done.conformal_p_values:
         which = f"{number_of(len(done.conformal_p_values), 'image')} ({first_of(done.conformal_p_values)})"
         noun, expected = done.calibration.record.unit_name, done.expected_unusual
@@ -83,7 +84,7 @@ def apply_command(
         "files": [str(x) for x in done.files],
         "closed_length": None if done.open_share in (None, 1) else done.closed_length,
         "guarantee": done.calibration.guarantee,
-        **({} if done.tolerance is None else {"trusted_share": done.trusted_share}),
+        **({} if done.trusted_share is None else {"trusted_share": done.trusted_share}),
     }
     return in_short(facts, done.calibration.guarantee, rows)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..workflows.request import Force, HeldOutFiles, Identifiers, ReadOptions, Resources
-from .command import Outcome, command, written
+from .command import LAST_PANEL, Outcome, command, written
 from .evaluate import evaluated
 
 _READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
@@ -20,6 +20,9 @@ def report_command(
     out: Annotated[Path, typer.Option(help="The page, .html.")],
     read: Annotated[ReadOptions, _READ],
     large: Resources,
+    trust: Annotated[
+        Path | None, typer.Option(help="What pb.trust saved: its mask can be outlined.", rich_help_panel=LAST_PANEL)
+    ] = None,
     figures: Annotated[Path | None, typer.Option(help="A folder for figures as PDF, SVG and PNG.")] = None,
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars",
     examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12,
@@ -37,7 +40,7 @@ def report_command(
         raise ValueError("give --calibration, what `pixelbounds calibrate` wrote")
     with large.reporting("reporting") as resources:
         result, files = report_files(
-            given, out, title=title, figures=figures, notes=note or (),
+            given, out, title=title, figures=figures, trust=trust, notes=note or (),
             examples=examples, identifiers=identifiers, replace=force,
             reading=read.reading(), resources=resources,
         )  # fmt: skip

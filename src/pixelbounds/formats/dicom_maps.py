@@ -43,6 +43,7 @@ _PLACE = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "Sl
 _REFERENCES = ("ReferencedSeriesSequence", "SourceImageSequence", "StudiesContainingOtherReferencedInstancesSequence")
 REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _NO_UNIT = "US"  # as DICOM says unspecified
+MASKS = ("trusted", "outer", "inner")  # parts that are segmentations
 UCUM = {"HU": ("[hnsf'U]", "Hounsfield unit"), "": ("1", "no units")}
 _WINDOW = "window of the images"
 _PARAMETRIC_SERIES = 100  # series of Parametric Maps are numbered from here on, ten times the source's further
@@ -284,14 +285,13 @@ def scale(least: float, most: float) -> tuple[float, int]:
 
 
 def write_parametric(folder: Path, maps: MapsOfScan) -> dict[str, Any]:
-    """Write each part as a Parametric Map, folder/lower.dcm and so on, and a trust mask as a segmentation: objects by
+    """Write each part as a Parametric Map, folder/lower.dcm and so on, and masks as segmentations: objects by
     the names of their parts.
     """
     folder.mkdir(parents=True)
     objects = {}
     for order, part in enumerate(maps.parts, _PARAMETRIC_SERIES + 1):
-        trusted = part.name == "trusted"
-        data = segmentation(maps, part, [part.name], order) if trusted else _parametric(maps, part, order)
+        data = segmentation(maps, part, [part.name], order) if part.name in MASKS else _parametric(maps, part, order)
         maps.save(data, part, folder / f"{part.name}.dcm")
         objects[part.name] = data
     return objects

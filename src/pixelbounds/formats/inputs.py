@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..bands import calibrated_ranks
+from ..calibration.masks import SEGMENTATION, segmentation_band
 from ..execution.blocks import readable
 from ..execution.runner import Execution, current
 from ..images.checks import Limits, check_limits
@@ -49,6 +50,7 @@ from .arrays import (
     source_of,
     stated_by,
 )
+from .label_maps import open_masks
 from .maps import maps_of, measure_of_maps, written_scans
 from .nifti import NIFTI_SUFFIXES
 from .opener import open_images
@@ -68,11 +70,10 @@ _IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary 
 # ---------------------------------------------------------------- truth
 
 
-def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0.0, 1.0)) -> Images:  # noqa: B008
-    """True images as floats; 8-bit ones span the limits, 0 becoming the least and 255 the greatest value.
-
-    How many values a window clips is always said.
-    """
+def open_truth(path: FilePath, reading: Reading, limits: Limits = (0.0, 1.0), beside: Bands | None = None) -> Images:
+    """True images as floats; 8-bit ones span the limits. `beside` bands of a segmentation they are masks."""
+    if beside is not None and beside.band is not None and beside.band.source.kind == SEGMENTATION:
+        return open_masks(path, beside.images, beside.shape)
     if is_ragged(path):
         truth = only(sets_at(path, reading, reading.truth_key), Path(path), (reading.truth_key or "truth",))
         return Images(check_dtype(truth, path), tuple(map(str, range(len(truth)))))
@@ -85,10 +86,7 @@ def open_truth(path: FilePath, reading: Reading = Reading(), limits: Limits = (0
 
 
 def open_units(images: Images, reading: Reading) -> Array | None:
-    """Unit of each image: of a file of names, one per image; else what the images' own files say.
-
-    Where nobody says it, every image counts as independent, and a note tells so.
-    """
+    """Unit of each image: of a file of names, one per image; else what the images' own files say, else None."""
     if reading.units == EACH:
         return None
     if reading.units is None:
@@ -243,6 +241,9 @@ def open_bands(
         if not there.all() and not reading.skip_bad:
             raise ValueError(f"{path} lacks {int((~there).sum())} images that were skipped; say --skip-bad here, too")
         return Bands(band, there=there)
+    if reading.kind == SEGMENTATION:
+        images = open_images(path, key=reading.key, window=None)
+        return Bands(segmentation_band(images.pixels), images=images)
     if about:
         return _of_run(open_run(path), reading, execution or current())
     if reading.kind is not None:
@@ -271,7 +272,7 @@ def open_pair(truth: FilePath, bands: FilePath, reading: Reading, execution: Exe
     made = open_bands(bands, reading, execution=execution)
     reading = reading.as_in(str(bands), made.measure, made.limits)
     limits = check_limits(reading.limits or (0.0, 1.0))
-    images = open_truth(truth, reading, limits)
+    images = open_truth(truth, reading, limits, made)
     check_pair(images, made, reading)
     return images, made, limits
 

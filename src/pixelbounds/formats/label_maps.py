@@ -7,15 +7,17 @@ are several files, belongs to the images by the names of these. Arrays in .npy a
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from ..images.library import Array, differ_in_size
+from ..images.library import Array, differ_in_size, library_of, to_numpy
 from ..images.regions import region_as_read
 from .arrays import ARRAY_SUFFIXES, FilePath, Reading, existing, is_ragged, is_store, only, parts_at
 from .opener import open_images
@@ -42,6 +44,20 @@ def open_label_map(path: FilePath, images: Images, reading: Reading = Reading())
     values = _numbers(array, arrays if name is None else {"": arrays[name]}, images)
     _check_shape(path, values, images.pixels)
     return values
+
+
+def open_masks(path: FilePath, space: Images | None, shape: tuple[int, ...]) -> Images:
+    """True masks of 0 and 1, (n, *pixels): a map of such numbers, or labels of one, FILE:2 or FILE:2+3.
+
+    `space` are the images beside them, which say where a DICOM segmentation lies.
+    """
+    named = re.fullmatch(r"(.+?):(\d{1,9}(?:\+\d{1,9})*)", str(path))
+    file = Path(named[1] if named else path)
+    if space is None:
+        space = Images(np.empty(shape, bool), tuple(map(str, range(shape[0]))))
+    values = open_label_map(file, space)
+    mask = region_of_map(file, values, [int(x) for x in named[2].split("+")] if named else [])
+    return replace(space, pixels=np.asarray(mask[:] if library_of(mask) is None else to_numpy(mask), np.float32))
 
 
 def open_labels(path: FilePath, images: Images | None = None) -> Any:

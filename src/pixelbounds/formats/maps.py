@@ -25,21 +25,32 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of, to_numpy
-from ..images.measure import OPEN_ABOVE, OPEN_BELOW, SLACK, Measure, Tolerance, open_ends
+from ..images.measure import OPEN_ABOVE, OPEN_BELOW, SLACK, Measure, open_ends
 from ..storage.files import aside, swap_folder
 from ..storage.version import VERSION
 from .arrays import ABOUT, Arrays, FilePath, about_of
 from .dicom import dicom_files
-from .dicom_maps import PARAMETRIC, SEPARATOR, MapsOfScan, Part, captured_measure, write_captures, write_parametric
+from .dicom_maps import (
+    MASKS,
+    PARAMETRIC,
+    SEPARATOR,
+    MapsOfScan,
+    Part,
+    captured_measure,
+    write_captures,
+    write_parametric,
+)
 from .dicom_report import write_structured_report
 from .identifiers import keeps, numbered_units, patients_of, scan_key
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Geometry, Images, Scan, Window
 
 INTERVAL_SUFFIXES = (".zarr", ".npz", *NIFTI_SUFFIXES)
-MAP_PARTS = ("lower", "upper", "length", "open", "trusted")  # NIfTI becomes NAME_lower, NAME_upper and so on
+MAP_PARTS = ("lower", "upper", "length", "open", *MASKS)  # NIfTI becomes NAME_lower, NAME_upper and so on
 _SCAN = "scan_"  # begins the name of the folder of a scan
 _BLOCK_BYTES = 2**26
+
+Masks = Mapping[str, tuple[Any, str]]  # by name (trusted, outer, inner): bool (n, *pixels), and what it says
 
 
 def write_interval(
@@ -49,7 +60,7 @@ def write_interval(
     like: Images | None = None,
     identifiers: str = "pseudonym",
     about: Mapping[str, Any] | None = None,
-    tolerance: Tolerance | None = None,
+    masks: Masks | None = None,
     parametric: bool = False,
     report: Mapping[str, Any] | None = None,
 ) -> Path:
@@ -57,11 +68,10 @@ def write_interval(
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
     What the images' files say of people is left out, unless `identifiers` are kept, see `identifiers.py`. What the
-    interval is `about` (plain values by name, such as its guarantee) goes along. With a `tolerance` the mask of the
-    pixels whose interval is within it is written as well (`Interval.trust_mask`), as `trusted`. A folder of DICOM has a
-    folder for each scan, and in it one for each part; with `parametric` another of Parametric Maps, and the mask as a
-    segmentation; a `report` of structures, masks (n, h, w) by name, adds a structured report to these. Returns what was
-    written; for NIfTI, of several files, the first.
+    interval is `about` (plain values by name, such as its guarantee) goes along, and so do `masks`. A folder of DICOM
+    has a folder for each scan, and in it one for each part; with `parametric` another of Parametric Maps, and masks as
+    segmentations; a `report` of structures, masks (n, h, w) by name, adds a structured report to these. Returns what
+    was written; for NIfTI, of several files, the first.
     """
     path = Path(path)
     who = keeps(identifiers)
@@ -72,22 +82,22 @@ def write_interval(
         _check_measure(path, interval, like)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
-    parametric = parametric or report is not None
+    parametric, masks = parametric or report is not None, masks or {}
     if parametric and path.suffix:
         raise ValueError(
             f"{path} is one file, and Parametric Maps lie in a folder of DICOM; name a folder without ending"
         )
     if path.suffix == ".zarr":
-        return _write_zarr(path, interval, _labels(like, who), about, tolerance)
+        return _write_zarr(path, interval, _labels(like, who), about, masks)
     if path.suffix == ".npz":
-        return _write_npz(path, interval, _labels(like, who), about, tolerance)
+        return _write_npz(path, interval, _labels(like, who), about, masks)
     if path.name.endswith(NIFTI_SUFFIXES):
-        return _write_nifti(path, interval, _space(path, like), who, about, tolerance)
+        return _write_nifti(path, interval, _space(path, like), who, about, masks)
     if path.suffix and not path.is_dir():
         raise ValueError(
             f"{path} is of no known kind; end it in {', '.join(INTERVAL_SUFFIXES)}, or name a folder for DICOM"
         )
-    return _write_dicom(path, interval, _space(path, like), identifiers, about, tolerance, parametric, report)
+    return _write_dicom(path, interval, _space(path, like), identifiers, about, masks, parametric, report)
 
 
 def _check_measure(path: Path, interval: Interval, like: Images) -> None:
@@ -161,15 +171,15 @@ def _write_zarr(
     interval: Interval,
     labels: dict[str, Array],
     about: Mapping[str, Any] | None,
-    tolerance: Tolerance | None,
+    masks: Masks,
 ) -> Path:
     _check_free(path, "interval")
     stated = {"kind": "interval", **(about or {}), **{name: x.tolist() for name, x in labels.items()}}
     with aside(path) as folder:
         group = zarr.create_group(folder / "new", attributes={"pixelbounds": stated})
         step = max(1, _BLOCK_BYTES // rows_of(interval.lower, 0, 1).nbytes)
-        for name in ("lower", "upper", *(() if tolerance is None else ("trusted",))):
-            first = _rows(interval, name, 0, 1, tolerance)
+        for name in ("lower", "upper", *masks):
+            first = _rows(interval, name, 0, 1, masks)
             array = group.create_array(
                 name,
                 shape=tuple(interval.lower.shape),
@@ -180,17 +190,17 @@ def _write_zarr(
                 config={"write_empty_chunks": first.dtype.kind == "b"},
             )
             for start in range(0, len(interval), step):
-                rows = _rows(interval, name, start, min(start + step, len(interval)), tolerance)
+                rows = _rows(interval, name, start, min(start + step, len(interval)), masks)
                 for image, row in enumerate(rows, start):  # one chunk at a time: a failure leaves no other under way
                     array[image] = row
         swap_folder(folder / "new", path)
     return path
 
 
-def _rows(interval: Interval, name: str, start: int, stop: int, tolerance: Tolerance | None) -> Array:
+def _rows(interval: Interval, name: str, start: int, stop: int, masks: Masks) -> Array:
     """Images start..stop of a part of an interval, checked."""
-    if name == "trusted" and tolerance is not None:
-        return tolerance.holds(rows_of(interval.lower, start, stop), rows_of(interval.upper, start, stop))
+    if name in masks:
+        return rows_of(masks[name][0], start, stop)
     rows = rows_of(getattr(interval, name), start, stop)
     check_values(f"interval.{name}", rows, start)
     return rows
@@ -201,13 +211,12 @@ def _write_npz(
     interval: Interval,
     labels: dict[str, Array],
     about: Mapping[str, Any] | None,
-    tolerance: Tolerance | None,
+    masks: Masks,
 ) -> Path:
     arrays = {name: to_numpy(getattr(interval, name)) for name in ("lower", "upper")}
     for name, x in arrays.items():
         check_values(f"interval.{name}", x, 0)
-    if tolerance is not None:
-        arrays["trusted"] = tolerance.holds(arrays["lower"], arrays["upper"])
+    arrays |= {name: to_numpy(mask) for name, (mask, _) in masks.items()}
     if about is not None:
         arrays[ABOUT] = np.array(json.dumps({"kind": "interval", **about}))
     with aside(path) as folder:
@@ -246,9 +255,9 @@ def measured(lower: Array, upper: Array, window: Window | None, inverted: bool =
     return least + width * np.clip(lower - SLACK, 0, 1), least + width * np.clip(upper + SLACK, 0, 1)
 
 
-def _parts(interval: Interval, scan: Scan, geometry: Geometry, tolerance: Tolerance | None) -> list[Part]:
+def _parts(interval: Interval, scan: Scan, geometry: Geometry, masks: Masks) -> list[Part]:
     """The parts of an interval of a scan, in its measure: ends and lengths in single precision, rounded outward; where
-    there is a window, which ends are open; with a tolerance, which intervals are within it.
+    there is a window, which ends are open; and its masks.
     """
     lower = rows_of(interval.lower, scan.start, scan.stop)
     upper = rows_of(interval.upper, scan.start, scan.stop)
@@ -286,9 +295,8 @@ def _parts(interval: Interval, scan: Scan, geometry: Geometry, tolerance: Tolera
     ]
     if window is not None:
         parts.append(Part("open", ends, "", (0.0, 3.0), comments["open"]))
-    if tolerance is not None:
-        said = f"1: the interval is {tolerance}. It is short, which does not say that it holds the truth"
-        parts.append(Part("trusted", tolerance.holds(lower, upper).astype(np.uint8), "", (0.0, 1.0), said))
+    for name, (mask, said) in masks.items():
+        parts.append(Part(name, rows_of(mask, scan.start, scan.stop).astype(np.uint8), "", (0.0, 1.0), said))
     return parts
 
 
@@ -306,10 +314,10 @@ def _write_nifti(
     like: Images,
     who: bool,
     about: Mapping[str, Any] | None,
-    tolerance: Tolerance | None,
+    masks: Masks,
 ) -> Path:
-    """One file each for lower, upper, length, open and trusted: NAME_lower.nii.gz; for several scans
-    NAME_SCAN_lower.nii.gz, where scans are called by their numbers, scan_1, unless names are kept.
+    """A file for each part, NAME_lower.nii.gz; for several scans NAME_SCAN_lower.nii.gz, scans called by their numbers,
+    scan_1, unless names are kept.
     """
     assert like.geometry is not None
     suffix = path.name.removeprefix(stem(path.name))
@@ -319,7 +327,7 @@ def _write_nifti(
         for number, scan in enumerate(scans, 1):
             called = scan.name.replace("/", "_") if who else f"{_SCAN}{number:0{len(str(len(scans)))}}"
             of_scan = f"_{called}" if len(scans) > 1 else ""
-            for part in _parts(interval, scan, like.geometry, tolerance):
+            for part in _parts(interval, scan, like.geometry, masks):
                 name = f"{stem(path.name)}{of_scan}_{part.name}{suffix}"
                 write_volume(folder / name, part, scan, _provenance(about), who=who)
                 finished[part.name].append(name)
@@ -335,7 +343,7 @@ def _write_dicom(
     like: Images,
     identifiers: str,
     about: Mapping[str, Any] | None,
-    tolerance: Tolerance | None,
+    masks: Masks,
     parametric: bool,
     report: Mapping[str, Any] | None,
 ) -> Path:
@@ -345,7 +353,7 @@ def _write_dicom(
     patients = patients_of(like, identifiers)
     with aside(path) as folder:
         for number, (scan, patient) in enumerate(zip(like.geometry.scans, patients, strict=True), 1):
-            parts = _parts(interval, scan, like.geometry, tolerance)
+            parts = _parts(interval, scan, like.geometry, masks)
             maps = MapsOfScan(scan, parts, scan_key(like, scan), patient, _provenance(about))
             called = re.sub(r"[^A-Za-z0-9.-]+", "_", str(maps.sources[0].PatientID))
             place = folder / "new" / f"{_SCAN}{number:0{len(str(len(patients)))}}{f'_{called}' * bool(called)}"

@@ -7,8 +7,10 @@ shown; a single channel (1, h, w) is gray. Signals (w,) and colour volumes (c, d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from ..calibration.calibration import Calibration
 from ..calibration.promises import Promise, check_promises, risk_targets_of
@@ -35,8 +37,8 @@ class Example:
 
     `samples` are (m, *pixels); `band` is the band of this image before calibration, (1, *pixels), such as band[i:i+1];
     `observation` may have another size than the image. `regions` are masks (or weights, outlined where they are above
-    0) by the name of the promise that is about them. `name` may be any text, such as a file name. `image` is its row
-    among the images that were evaluated, so that the page can open the worst of them.
+    0) by the name of the promise that is about them; `also` are further pictures by name. `name` may be any text, such
+    as a file name. `image` is its row among the images that were evaluated, so that the page can open the worst.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Example:
     observation: Any = None
     regions: Mapping[str, Any] | None = None
     image: int | None = None
+    also: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         of = f"of example {self.name!r}"
@@ -113,10 +116,13 @@ def examples_of(
     samples: Any = None,
     observation: Any = None,
     promises: Sequence[Promise] | None = None,
+    numbers: Mapping[str, tuple[Any, Interval]] | None = None,
 ) -> list[Example]:
     """Examples of some images of arrays (n, *pixels), samples (n, m, *pixels); `names` holds a name of each of n.
 
-    The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer.
+    The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer. `numbers` are,
+    by name, the values of every sample, (n, m) or (n, m, 1), and their calibrated interval, (n, 1): the samples with
+    the smallest and the largest value that it allows are shown.
     """
     n = len(interval)
     parts = {"estimate": estimate, "truth": truth, "samples": samples, "band": band, "observation": observation}
@@ -130,8 +136,41 @@ def examples_of(
         given = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
         name = f"image {i}" if names is None else str(names[i])
         regions = {place: rows_of(values, i, i + 1)[0] for place, values in places.items()}
-        out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, image=int(i), **given))
+        also = {} if samples is None else _extremes(samples[i], numbers or {}, i)
+        out.append(
+            Example(name, interval.lower[i], interval.upper[i], regions=regions, image=int(i), also=also, **given)
+        )
     return out
+
+
+def _extremes(samples: Any, numbers: Mapping[str, tuple[Any, Interval]], image: int) -> dict[str, Any]:
+    """Of each number the samples with the smallest and the largest value within its interval, by name and value."""
+    pictures = {}
+    for name, (values, interval) in numbers.items():
+        of_samples = np.asarray(to_numpy(values[image]), np.float64).reshape(len(samples))
+        low, high = (float(to_numpy(x[image]).reshape(())) for x in (interval.lower, interval.upper))
+        allowed = np.flatnonzero((of_samples >= low) & (of_samples <= high))
+        for word, pick in (("smallest", np.argmin), ("largest", np.argmax)) if len(allowed) else ():
+            which = allowed[pick(of_samples[allowed])]
+            pictures[f"{word} {name}: {of_samples[which]:.4g}"] = samples[which]
+    return pictures
+
+
+_BETWEEN = "between both masks"  # its outline is that of the outer and of the inner mask
+
+
+def with_masks(example: Example) -> Example:
+    """An example of a segmentation, with its outer and inner mask as pictures and outlines."""
+    outer, inner = example.upper >= 1, example.lower > 0
+    masks = {"outer mask": outer, "inner mask": inner}
+    also = {name: mask.astype(np.float32) for name, mask in masks.items()}
+    regions = {**(example.regions or {}), **masks, _BETWEEN: outer & ~inner}
+    return replace(example, regions=regions, also={**(example.also or {}), **also})
+
+
+def outline_of(examples: Sequence[Example]) -> str:
+    """What is outlined first: both masks, or where they are one everywhere, the outer one."""
+    return _BETWEEN if any((x.regions or {})[_BETWEEN].any() for x in examples) else "outer mask"
 
 
 def _places(promises: Sequence[Promise], interval: Interval) -> dict[str, Any]:

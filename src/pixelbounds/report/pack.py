@@ -72,6 +72,7 @@ def pictures_of(example: Example, limits: Limits) -> dict[str, Array]:
     """What is known of an example, in the order in which it is read, and maps of length and widening."""
     names = ("observation", "lower", "estimate", "upper", "truth", "length")
     pictures = {name: getattr(example, name) for name in names} | {"widening": widening_of(example, limits)}
+    pictures |= example.also or {}
     return {name: x for name, x in pictures.items() if x is not None}
 
 

@@ -12,13 +12,14 @@ import numpy as np
 from markupsafe import Markup
 
 from ..calibration.calibration import Calibration
+from ..calibration.masks import is_of_masks
 from ..calibration.text import description_of
 from ..evaluation.evaluation import Evaluation, Strata
 from ..evaluation.guarantee_check import judge
 from ..images.library import channel_axis
 from .cells import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
 from .charts import draw_groups, draw_path, draw_units, level_of_all
-from .example import Example, Row
+from .example import Example, Row, outline_of, with_masks
 from .pack import OPEN, colours
 from .page_examples import folder_beside, show_examples, sweep_data
 from .promise_table import promise_rows, seen_of
@@ -57,6 +58,8 @@ def write_report(
     measure, record = calibration.measure, calibration.record
     windowed = measure is not None and measure.window is not None
     lengths = LengthWords.of(measure)
+    of_masks = is_of_masks(calibration)
+    examples = [with_masks(x) for x in examples] if of_masks else examples
     shown = show_examples(target, examples, calibration.limits, windowed=windowed)
     level = level_of_all(calibration)
     check = None if evaluation is None else judge(evaluation, calibration)
@@ -79,7 +82,8 @@ def write_report(
         data={
             "colours": colours().tobytes().hex(), "scales": shown.scales, "examples": shown.index,
             "measure": None if measure is None else measure.state(), "regions": shown.regions,
-            "folder": shown.folder, "colours_of_misses": [ABOVE, BELOW], "colour_of_open": OPEN,
+            "folder": shown.folder, "outline": outline_of(examples) if of_masks else "", "colour_of_open": OPEN,
+            "colours_of_misses": [ABOVE, BELOW],
             "promises": [
                 {name: row[name] for name in ("name", "level", "what")}
                 | {"outline": "" if row["place"] == "all" else row["name"]}

@@ -19,6 +19,8 @@ import numpy as np
 import zarr
 
 from ..calibration.calibration import Calibration, load_calibration
+from ..calibration.masks import SEGMENTATION, is_of_masks
+from ..calibration.trust import load_trust
 from ..evaluation.guarantee_check import StoredGuarantee
 from ..execution.blocks import InputHash, Maker, block_rows, fill, gather
 from ..execution.runner import Execution, running
@@ -43,12 +45,13 @@ from ..storage.store import BAD, DONE, SEEN, resumable
 from ..storage.version import VERSION
 from .agreement import check_bands, check_images, reading_for
 from .calibrate import known_of
+from .mask_rules import MaskRules
 from .request import Resources
 from .structure_table import named_labels
 
 P_VALUES = "conformal_p_values"  # p-value of each image among those of the calibration
 CLOSED = ("open_share", "closed_length")  # of each image seen through a window
-TRUSTED_SHARE = "trusted_share"  # of each image, where there is a tolerance
+TRUSTED_SHARE = "trusted_share"  # of each image, where some pixels are trusted
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Applied:
     """Where intervals were written (`files`: all of them), their shape, mean length, and the images that were skipped.
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
-    other intervals, NaN where there are none. With a tolerance the share of pixels whose interval is within it.
+    other intervals, NaN where there are none. `masks` says which pixels are trusted, if any, beside their share.
     `conformal_p_values` are images farther out than all of the calibration's reference; None where it has none.
     """
 
@@ -67,7 +70,7 @@ class Applied:
     skipped: tuple[int, ...] = ()
     open_share: float | None = None
     closed_length: float | None = None
-    tolerance: Tolerance | None = None
+    masks: MaskRules = MaskRules()  # noqa: RUF009 - frozen
     trusted_share: float | None = None
     conformal_p_values: tuple[int, ...] | None = None
     files: tuple[Path, ...] = ()
@@ -90,6 +93,7 @@ def apply_files(
     features: FilePath | None = None,
     labels: FilePath | None = None,
     tolerance: float | None = None,
+    trust: FilePath | None = None,
     parametric: bool = False,
     report: bool = False,
     structures: FilePath | None = None,
@@ -103,13 +107,14 @@ def apply_files(
     like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
     tolerance      write the mask of pixels whose interval is at most so long, as `trusted`, in the unit of the values
                    (HU where they were seen through a window; then intervals with an open end are not in the mask)
-    parametric     in a folder of DICOM also Parametric Maps, and the mask as a segmentation (SEG)
+    trust          what `pb.trust` saved: its mask is written as `trusted`
+    parametric     in a folder of DICOM also Parametric Maps, and masks as segmentations (SEG)
     report         beside these a structured report (DICOM SR, TID 1500), also about `structures`: a label map or SEG
     identifiers    `keep` what the files say of patients, and their names, or `drop` it; a `pseudonym` keeps patients
                    apart in an archive of DICOM
     """
     keeps(identifiers)
-    reads = (calibration, bands, like, features, labels, structures)
+    reads = (calibration, bands, like, features, labels, structures, trust)
     report = report or structures is not None
     target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
     if (parametric or report) and target.suffix:
@@ -121,25 +126,28 @@ def apply_files(
         space = _space(target, made, like, loaded, reading)
         measure = loaded.measure or made.measure or (None if space is None else space.measure)
         within = None if tolerance is None else Tolerance(tolerance, measure)
-        widening = Widening(loaded, made, known_of(features, labels, space), reading.skip_bad, within, flagged=True)
+        masks = MaskRules(is_of_masks(loaded), within, None if trust is None else load_trust(trust))
+        widening = Widening(loaded, made, known_of(features, labels, space), reading.skip_bad, masks, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
-        about = _about(loaded, digest, measure, within, made.patients)
+        about = _about(loaded, digest, measure, masks, made.patients)
         if target.suffix == ".zarr":
             lengths, marks = widening.into(execution, target, about, digest, replace=replace)
         elif made.ragged:
             raise ValueError(f"{bands} holds images of different sizes, which only a .zarr can hold: end --out so")
         else:
-            interval, lengths, marks = widening.in_memory(execution)
+            interval, parts, marks = widening.in_memory(execution)
+            lengths = {name: parts[name] for name in widening.columns}
             bad = int((marks == BAD).sum())
             if bad:
                 raise ValueError(
                     f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
                 )
             target = write_interval(
-                target, interval, like=space, identifiers=identifiers, about=about, tolerance=within,
-                parametric=parametric, report=_structures(structures, space) if report else None,
+                target, interval, like=space, identifiers=identifiers, about=about, parametric=parametric,
+                masks={name: (parts[name], said) for name, said in masks.said.items()},
+                report=_structures(structures, space) if report else None,
             )  # fmt: skip
-    return _applied(loaded, target, made.shape, lengths, marks, within, measure, _files(Path(out), target))
+    return _applied(loaded, target, made.shape, lengths, marks, masks, measure, _files(Path(out), target))
 
 
 def _structures(path: FilePath | None, space: Images | None) -> dict[str, Any]:
@@ -153,7 +161,7 @@ def _structures(path: FilePath | None, space: Images | None) -> dict[str, Any]:
 
 def _applied(
     calibration: Calibration, target: Path, shape: tuple[int, ...], lengths: dict[str, Array], marks: Array,
-    within: Tolerance | None, measure: Measure | None, files: tuple[Path, ...],
+    masks: MaskRules, measure: Measure | None, files: tuple[Path, ...],
 ) -> Applied:  # fmt: skip
     there = {name: x[marks == DONE] for name, x in lengths.items()}
     open_share = closed_length = unusual = None
@@ -165,16 +173,16 @@ def _applied(
     if P_VALUES in lengths:  # farther out than all of the reference: the p-value 1 of n + 1, not 2
         few = lengths[P_VALUES] < 1.5 / (1 + len(calibration.reference))
         unusual = tuple(np.flatnonzero((marks == DONE) & few).tolist())
-    trusted_share = None if within is None else float(there[TRUSTED_SHARE].mean())
+    trusted_share = float(there[TRUSTED_SHARE].mean()) if TRUSTED_SHARE in there else None
     skipped = tuple(np.flatnonzero(marks == BAD).tolist())
     return Applied(
-        target, shape, float(there["length"].mean()), calibration, skipped, open_share, closed_length, within,
+        target, shape, float(there["length"].mean()), calibration, skipped, open_share, closed_length, masks,
         trusted_share, unusual, files, measure,
     )  # fmt: skip
 
 
 def _about(
-    calibration: Calibration, digest: str, measure: Measure | None, within: Tolerance | None, patients: str | None
+    calibration: Calibration, digest: str, measure: Measure | None, masks: MaskRules, patients: str | None
 ) -> dict[str, Any]:
     """What intervals say of themselves."""
     about = {
@@ -184,7 +192,7 @@ def _about(
         "measure": None if measure is None else measure.state(), "calibration": digest,
         "source": str(calibration.record.source), "version": VERSION,
     }  # fmt: skip
-    about |= {} if within is None else {"tolerance": within.state()}
+    about |= masks.state()
     return about | ({} if patients is None else {"patients": patients})
 
 
@@ -210,6 +218,8 @@ def _space(
             )
         if reading.units is None:
             check_patients(str(like), space, bands.patients)
+    if space is not None and space.geometry is not None and is_of_masks(calibration):
+        space = dataclasses.replace(space, geometry=dataclasses.replace(space.geometry, unit=""))  # probabilities
     if target.suffix not in (".zarr", ".npz") and (space is None or space.geometry is None):
         raise ValueError(f"{target} needs the geometry of a scan; give the NIfTI file or DICOM folder with --like")
     return space
@@ -223,6 +233,8 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     seen = reading_for(calibration, reading)
     if source.kind == f"calibrated quantiles of {KEPT} samples" and source.miscoverage is not None:
         seen = dataclasses.replace(seen, kind=KEPT, miscoverage=float(source.miscoverage))
+    if source.kind == SEGMENTATION:
+        seen = dataclasses.replace(seen, kind=SEGMENTATION)
     made = open_bands(path, seen, execution=execution, **usual)
     check_bands(calibration, path, made, reading)
     return made
@@ -239,22 +251,22 @@ class Widening:
     bands: Bands
     known: dict[str, Any]
     skip_bad: bool = False
-    tolerance: Tolerance | None = None
+    masks: MaskRules = MaskRules()  # noqa: RUF009 - frozen
     flagged: bool = False  # whether each image gets its p-value, where the calibration has a reference
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Numbers of each image beside its intervals: mean length, how much lies beyond a window and is within the
-        tolerance, its p-value.
+        """Numbers of each image beside its intervals: mean length, how much lies beyond a window and is trusted, its
+        p-value.
         """
         measure, reference = self.calibration.measure, self.calibration.reference
         windowed = CLOSED if measure is not None and measure.window is not None else ()
-        trusted = () if self.tolerance is None else (TRUSTED_SHARE,)
+        trusted = (TRUSTED_SHARE,) if "trusted" in self.masks.said else ()
         return ("length", *windowed, *trusted, *((P_VALUES,) if self.flagged and len(reference) else ()))
 
     def maker(self, *, input_hash: bool = False) -> Maker:
         """What makes the intervals of images start..stop, with the mean length of each and a hash of what it read."""
-        calibration, known, tolerance, columns = self.calibration, self.known, self.tolerance, self.columns
+        calibration, known, rules, columns = self.calibration, self.known, self.masks, self.columns
         read, there = self.bands.reader(input_hash=input_hash), self.bands.there
 
         def make(start: int, stop: int) -> dict[str, Array]:
@@ -268,9 +280,9 @@ class Widening:
             if P_VALUES in columns:
                 parts[P_VALUES] = conformal_p_values(calibration, band, threads=False, **now)
             parts |= _beyond_the_window(interval) if CLOSED[0] in columns else {}
-            if tolerance is not None:
-                mask = tolerance.holds(interval.lower, interval.upper)
-                parts |= {"trusted": mask, TRUSTED_SHARE: mask.reshape(len(mask), -1).mean(axis=1)}
+            parts |= (masks := rules.of(band, interval))
+            if "trusted" in masks:
+                parts[TRUSTED_SHARE] = masks["trusted"].reshape(len(band), -1).mean(axis=1)
             return parts | ({SEEN: joined_digests(*seen, *_digests(now))} if input_hash else {})
 
         return make
@@ -286,12 +298,12 @@ class Widening:
         return digests
 
     def in_memory(self, execution: Execution) -> tuple[Interval, dict[str, Array], Array]:
-        """The intervals of all images, with lengths (`columns`) and mark of each image."""
+        """The intervals of all images, with lengths (`columns`), masks, and the mark of each image."""
         bands = self.bands
         pixels = prod(bands.shape[1:])
         parts, marks = gather(execution, self.maker(), bands.reads, len(bands), pixels, skip_bad=self.skip_bad)
         interval = Interval(parts["lower"], parts["upper"], measure=self.calibration.measure or bands.measure)
-        return interval, {name: parts[name] for name in self.columns}, marks
+        return interval, parts, marks
 
     def into(
         self, execution: Execution, path: Path, about: dict[str, Any], digest: str | None = None, *,
@@ -311,12 +323,11 @@ class Widening:
             if self.known["features"] is not None:
                 raise ValueError("features are for images of one size, and these differ: leave them out")
             request["pixels"] = shape_request(shapes)
-        if self.tolerance is not None:
-            request["tolerance"] = self.tolerance.state()
+        request |= self.masks.state()
         pixels: Any = np.array([prod(shape) for shape in shapes]) if bands.ragged else prod(bands.shape[1:])
         images = np.array(shapes) if bands.ragged else bands.shape
         arrays: dict[str, Any] = dict.fromkeys(("lower", "upper"), (images, bands.dtype))
-        arrays |= {} if self.tolerance is None else {"trusted": (images, np.bool_)}
+        arrays |= dict.fromkeys(self.masks.said, (images, np.bool_))
         arrays |= dict.fromkeys(self.columns, (bands.shape[:1], np.float64))
         arrays[SEEN] = bands.shape[:1], np.uint64
         rows = 1 if bands.ragged else block_rows(execution, bands.reads, pixels)

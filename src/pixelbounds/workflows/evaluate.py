@@ -128,7 +128,7 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
         if calibration is not None:
             bands = bands_for(calibration, files.intervals, given, execution)
             reading = reading_for(calibration, reading, bands)
-        images = open_truth(files.truth, reading, limits)
+        images = open_truth(files.truth, reading, limits, bands)
         by = None if files.groups is None else open_labels(files.groups, images)
         known = known_of(files.features, files.labels, images)
         regions = PromiseRegions.open(files.texts, images, reading)

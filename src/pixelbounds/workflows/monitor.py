@@ -96,7 +96,7 @@ def open_arrivals(
     """Open images with their truth as those of a calibration were."""
     made = bands_for(calibration, bands, reading, run)
     reading = reading_for(calibration, reading, made)
-    images = open_truth(truth, reading, check_limits(reading.limits or (0.0, 1.0)))
+    images = open_truth(truth, reading, check_limits(reading.limits or (0.0, 1.0)), made)
     check_images(calibration, truth, images, reading)
     check_pair(images, made, reading)
     within = named_regions(new.regions or (), images, reading)

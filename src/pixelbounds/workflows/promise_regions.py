@@ -72,5 +72,8 @@ def _within(region: Region, maps: Mapping[Path, Any], truth: Any, take: Take) ->
 
 def _built(region: Region, truth: Array) -> Array:
     """A region of the truth: (k, *pixels) -> bool."""
-    mask = body(truth) if region.place == "body" else edges(truth, region.top)
+    if region.place in ("organ", "background"):
+        mask = (truth > 0) == (region.place == "organ")
+    else:
+        mask = body(truth) if region.place == "body" else edges(truth, region.top)
     return np.asarray(dilate(mask, region.dilated) if region.dilated else mask)

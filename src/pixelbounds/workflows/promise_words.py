@@ -11,8 +11,9 @@
     name = "heart"
 
 The text is kind and level, then key=value; the keys are those of the tables (`PromiseText`). A region is `body`,
-`edges`, `edges:0.1` (the sharpest tenth), a file with a mask, weights or a subgroup, or labels of a map, FILE:2 or
-FILE:2+3. Files that a TOML file names lie beside it. A name or a file with a comma is written in a TOML file.
+`edges`, `edges:0.1` (the sharpest tenth), `organ` or `background` of a true mask, a file with a mask, weights or a
+subgroup, or labels of a map, FILE:2 or FILE:2+3. Files that a TOML file names lie beside it. A name or a file with a
+comma is written in a TOML file.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from ..calibration.promises import Promise, check_name, share, tail
 from ..storage.toml import TomlSection, explained, read_toml
 
-_BUILT_IN = ("body", "edges")  # regions of the truth
+_BUILT_IN = ("body", "edges", "organ", "background")  # regions of the truth; the last two of a true mask
 _TOP = 0.05  # of the edges, by default
 _EXAMPLE = "share:0.10,within=labels.nii.gz:2,name=heart"
 
 
 @dataclass(frozen=True)
 class Region:
-    """The "body" or the sharpest `top` of the "edges" of the truth, or some labels of a "file"; `dilated` by pixels."""
+    """A built-in region (the sharpest `top` of the edges), or some labels of a "file"; `dilated` by pixels."""
 
     place: str
     path: Path | None = None
@@ -47,7 +48,7 @@ class Region:
 class RegionText(TomlSection):
     """A region and its name, as text."""
 
-    within: str | None = Field(None, description="body, edges, edges:0.1, a file, or labels of a file, FILE:2+3")
+    within: str | None = Field(None, description=f"{', '.join(_BUILT_IN)}, edges:0.1, a file, or labels, FILE:2+3")
     dilated: float = Field(0.0, ge=0, description="pixels by which the region grows, such as 3")
     name: str | None = Field(None, description="the name of the region, such as heart")
 

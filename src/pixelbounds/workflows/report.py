@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.trust import TrustMask, load_trust
 from ..evaluation.evaluation import Evaluation
 from ..formats.arrays import FilePath, Reading
 from ..formats.identifiers import keeps
@@ -29,6 +30,7 @@ def report_files(
     *,
     title: str,
     figures: FilePath | None = None,
+    trust: FilePath | None = None,
     examples: int | Sequence[int] = 12,
     reading: Reading = Reading(),  # noqa: B008 - frozen
     notes: Sequence[str] = (),
@@ -40,18 +42,21 @@ def report_files(
 
     Images that calibrated are refused.
 
+    trust          what `pb.trust` saved: its mask can be outlined
     examples       how many images to show, from the best covered to the worst, or which; the worst open from a table
     identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
     """
     who = keeps(identifiers)
-    target = check_target(out, (".html",), replace=replace, inputs=files.reads)
+    target = check_target(out, (".html",), replace=replace, inputs=(*files.reads, trust))
+    mask = None if trust is None else load_trust(trust)
     rows = files.check_table(replace=replace)
     with held_out(files, reading, resources, names=who) as judged:
         if rows is not None:
             table_of(judged, rows, files.structures)
-        pictures = _examples(judged, shown(judged.result.evaluation, examples), names=who)
+        pictures = _examples(judged, shown(judged.result.evaluation, examples), mask, names=who)
     evaluation = judged.result.evaluation
     about: dict[str, Any] = {"calibration": judged.calibration, "evaluation": evaluation, "examples": pictures}
+    notes = notes if mask is None else [*notes, f"Trusted pixels: {mask.guarantee}"]
     drawn = [] if figures is None else save_figures(figures, **about)
     return judged.result, [write_report(target, title=title, notes=notes, **about), *drawn]
 
@@ -71,7 +76,7 @@ def shown(evaluation: Evaluation, examples: int | Sequence[int]) -> list[int]:
     return [int(i) for i in ranked[np.unique([*evenly, *range(n - worst, n)])]]
 
 
-def _examples(held: HeldOut, chosen: list[int], *, names: bool) -> list[Example]:
+def _examples(held: HeldOut, chosen: list[int], trust: TrustMask | None, *, names: bool) -> list[Example]:
     """Examples of some images, with all that the files hold of them, their names where that is asked for."""
     examples = []
     for i in chosen:
@@ -87,5 +92,9 @@ def _examples(held: HeldOut, chosen: list[int], *, names: bool) -> list[Example]
         promises = held.regions.promises(truth, itemgetter(at)) or None
         interval = Interval(held.interval.lower[at], held.interval.upper[at])
         (example,) = examples_of(interval, [0], names=[name], truth=truth, promises=promises, **parts)
+        if trust is not None and held.bands is not None:
+            example = dataclasses.replace(
+                example, regions={**(example.regions or {}), "trusted": trust.apply(held.bands[at])[0]}
+            )
         examples.append(dataclasses.replace(example, image=i))
     return examples

@@ -27,7 +27,7 @@ _large = partial(typer.Option, rich_help_panel="Large data")
 
 _BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
 _METHODS = ("frontier", "krcps", "rcps")
-_KINDS = ("calibrated", "naive", "mean", "regressor", "dropout", "conffusion")
+_KINDS = ("calibrated", "naive", "mean", "regressor", "dropout", "conffusion", "segmentation")
 _FAMILIES = ("additive", "scaled", "multiplicative")
 
 
@@ -68,8 +68,8 @@ Promises = Annotated[
         "--promises",
         metavar="TEXT|FILE.toml",
         help="A promise, may be given several times: share:0.05; share:0.10,within=labels.nii.gz:2,name=heart; "
-        "tail:0.05,above=0.10; also within=body, within=edges:0.05, dilated=3, cap=0.25, weighting=pixels. Or a "
-        "TOML file of tables.",
+        "tail:0.05,above=0.10; also within=body, edges:0.05, organ or background, dilated=3, cap=0.25, "
+        "weighting=pixels. Or a TOML file of tables.",
     ),
 ]
 FailureProb = Annotated[
@@ -225,9 +225,9 @@ class ReadOptions:
             "(0.05,0.1,0.2), of which the fitting images choose.",
         ),
     ] = None
-    kind: Annotated[str | None, _read(help=f"Band of a run: {', '.join(_KINDS)}.", autocompletion=one_of(*_KINDS))] = (
-        None
-    )
+    kind: Annotated[
+        str | None, _read(help=f"Band: {', '.join(_KINDS)} (probabilities of a mask).", autocompletion=one_of(*_KINDS))
+    ] = None
     key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
     truth_key: Annotated[str | None, _read(help="Name of the truth in an .npz or .zarr.")] = None
     window: Annotated[

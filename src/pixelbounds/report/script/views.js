@@ -10,7 +10,7 @@ const SCALED = ["length", "widening"]; // maps in colours; others are gray, or m
 const colours = page.colours.match(/../g).map((x) => parseInt(x, 16));
 const rgb = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
 const state = {
-  index: -1, image: null, plane: 0, row: 0, col: 0, mix: 50, misses: false, outline: "", pinned: false, zoom: 1, x: 0, y: 0,
+  index: -1, image: null, plane: 0, row: 0, col: 0, mix: 50, misses: false, outline: page.outline, pinned: false, zoom: 1, x: 0, y: 0,
   two: false, black: 0, white: 1, tool: "read",
 };
 const views = ["", "-2"].map((end) => {

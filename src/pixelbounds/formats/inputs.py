@@ -177,10 +177,7 @@ class Bands:
         return band
 
     def reader(self, *, input_hash: bool = False) -> Callable[[int, int], tuple[Band, list[Array]]]:
-        """What gives the band of images start..stop in NumPy, and refers to nothing else.
-
-        With `input_hash` it also gives digests (n,) of what was read, one for each of `reads`.
-        """
+        """Returns the band of images start..stop in NumPy; with `input_hash` also digests (n,) of each of `reads`."""
         band, samples, level, source = self.band, self.samples, self.miscoverage, self.source
         if band is not None:
 

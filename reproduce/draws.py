@@ -7,7 +7,7 @@ one per row (one per row and cell for the grid of K-RCPS), and points of the cur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -96,7 +96,13 @@ class Draw:
     @property
     def has_features(self) -> bool:
         """Whether the material has the further images that learned groups may see."""
-        return all(name in self.material.arrays for name in self.experiment.frontier.features)
+        wanted = self.experiment.frontier.features
+        return bool(wanted) and all(name in self.material.arrays for name in wanted)
+
+    @property
+    def frontier(self) -> Frontier:
+        """Our method, with the fitting images and the groups of the plan."""
+        return Frontier(self.experiment.frontier.groups, n_fit=self.experiment.frontier.n_opt)
 
     def fresh(self, images: Array, band: str = "calibrated") -> Array | None:
         """A further sample of each image from the sampler that made a band, where the material has one."""
@@ -157,7 +163,7 @@ def _frontier(draw: Draw) -> Iterator[DrawRecord]:
     """The frontier with every bound, and what cannot be had: cut by the validation images, and fitted on them too."""
     task, target = draw.experiment.task, draw.target
     cal, val = draw.both("calibrated")
-    fitted = draw.fit(cal, Frontier(n_fit=draw.experiment.frontier.n_opt))
+    fitted = draw.fit(cal, draw.frontier)
     for bound in ALL_BOUNDS:
         yield draw.record(f"calibrated/frontier/{bound}", fitted, bound, val)
     certifiable = greatest_loss(fitted.certifying, task.risk_level, task.failure_prob)
@@ -167,7 +173,8 @@ def _frontier(draw: Draw) -> Iterator[DrawRecord]:
         found = draw.measured(f"calibrated/{procedure}/none", grouping, limit, val)
         yield found
     best = found | {"row": "calibrated/oracle/none"}
-    tried: list[tuple[LocalData, Any]] = [(val, grouping), (val, "band"), (val, "learned")]
+    tried: list[tuple[LocalData, Any]] = [(val, grouping), (val, "band")]
+    tried += [(val, "learned")] if draw.frontier.groups is None else []
     if draw.has_features:
         tried.append((draw.data("calibrated", draw.images[1], features=True), None))
     for data, groups in tried:  # the shortest of all
@@ -182,7 +189,7 @@ def _by_calibration(draw: Draw) -> Iterator[DrawRecord]:
     val = draw.data("calibrated", draw.images[1])
     shuffled = np.random.default_rng(draw.seed).permutation(draw.images[0])
     for count in draw.experiment.curves.calibration:
-        fitted = draw.fit(draw.data("calibrated", np.sort(shuffled[:count])), Frontier())
+        fitted = draw.fit(draw.data("calibrated", np.sort(shuffled[:count])), replace(draw.frontier, n_fit=None))
         for bound in ALL_BOUNDS:
             outcome = certified(fitted, bound)
             point = measure(val, fitted.path.grouping, outcome.widening)
@@ -199,7 +206,7 @@ def _with_betting(band: str, name: str, features: bool, draw: Draw) -> Iterator[
     if features and not draw.has_features:
         return
     cal, val = draw.both(band, features)
-    fitted = draw.fit(cal, Frontier(n_fit=draw.experiment.frontier.n_opt))
+    fitted = draw.fit(cal, draw.frontier)
     yield draw.record(f"{band}/{name}/betting", fitted, "betting", val)
 
 
@@ -217,7 +224,7 @@ def _scans(draw: Draw) -> Iterator[DrawRecord]:
     methods: dict[str, Method] = {
         "rcps": RCPS(),
         "krcps_plain": KRCPS(k=8, gammas=draw.experiment.krcps.gamma_values),
-        "frontier": Frontier(),
+        "frontier": Frontier(draw.experiment.frontier.groups),
     }
     for level, bound, (name, method) in product(settings.risk_levels, PAPER_BOUNDS, methods.items()):
         target = Target([share(level, cap=settings.cap)], delta, bound)
@@ -261,6 +268,7 @@ GROUPS: dict[str, tuple[str, Callable[[Draw], Iterator[DrawRecord]]]] = {  # the
     "frontier": ("calibrated", _frontier),
     "featured": ("calibrated", partial(_with_betting, "calibrated", "featured", True)),
     "narrow": ("narrow", partial(_with_betting, "narrow", "frontier", False)),
+    "ours": ("ours", partial(_with_betting, "ours", "frontier", False)),
     "printed_frontier": ("printed", partial(_with_betting, "printed", "frontier", False)),
     "scans": ("calibrated", _scans),
     "by_calibration": ("calibrated", _by_calibration),

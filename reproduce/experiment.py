@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pixelbounds.bands import calibrated_ranks
 
-EXPERIMENTS = ("phantom", "faces64", "ct64", "chest128", "celeba", "abdomen")
+EXPERIMENTS = ("phantom", "faces64", "ct64", "chest128", "faces128", "chest512", "celeba", "abdomen")
 IDENTITY = ("task", "draws", "krcps", "frontier", "scans", "curves")  # what a finished draw depends on
 PixelCount = int | Literal["all"]
 
@@ -61,9 +61,10 @@ class KRCPSSection(_Section):
 
 
 class FrontierSection(_Section):
-    """[frontier]: fitting images, and the further images that learned groups may see."""
+    """[frontier]: fitting images, groups as `pb.Frontier` takes them, and what learned groups may see besides."""
 
     n_opt: int = Field(gt=0)
+    groups: Literal["band", "learned"] | None = None
     features: list[str] = ["mean", "deviation", "observation", "qr_lower", "qr_upper"]
 
 
@@ -85,7 +86,7 @@ class CurvesSection(_Section):
     k: list[int] = Field(min_length=1)
     n_opt: list[int] = Field(min_length=1)
     learned_k: list[int] = Field(min_length=1)
-    draws: int = Field(gt=0)
+    draws: int = Field(ge=0)
 
 
 class TargetSection(_Section):

@@ -5,6 +5,7 @@ lower, upper                          calibrated quantiles of the samples, round
 naive_lower, naive_upper              interpolated quantiles
 mean, deviation, fresh                of the samples, and one further sample, to check entrywise coverage with
 printed_lower, _upper, _fresh         the same of samples of Algorithm 3 as printed
+ours_lower, ours_upper                calibrated quantiles at another miscoverage than the paper's
 qr_lower, qr_estimate, qr_upper       heads of the quantile regressor
 dropout_mean, dropout_deviation       of the regressor's passes with dropout
 conffusion_lower, conffusion_upper    quantiles of the fine-tuned score network
@@ -34,7 +35,7 @@ from pixelbounds.images.library import Array
 IMAGE_ARRAYS = (
     "truth", "observation", "lower", "upper", "naive_lower", "naive_upper", "mean", "deviation", "fresh", "qr_lower",
     "qr_estimate", "qr_upper", "dropout_mean", "dropout_deviation", "conffusion_lower", "conffusion_upper",
-    "printed_lower", "printed_upper", "printed_fresh",
+    "printed_lower", "printed_upper", "printed_fresh", "ours_lower", "ours_upper",
 )  # fmt: skip
 SHOWN = ("samples", "samples_printed")
 PACKAGED = "packaged"  # phantoms that come with the repository
@@ -126,6 +127,7 @@ BANDS: dict[str, tuple[tuple[str, ...], Callable[..., Band]]] = {
     "naive": (("naive_lower", "naive_upper"), _naive),
     "calibrated": (("lower", "upper"), _calibrated),
     "printed": (("printed_lower", "printed_upper"), _calibrated),
+    "ours": (("ours_lower", "ours_upper"), _calibrated),
     "narrow": (("mean", "deviation"), _narrow),
 }
 

@@ -26,13 +26,12 @@ from pixelbounds.diffusion.trainer import Settings, Trained, score_matching, tra
 from . import chest
 from .coded_bands import CodedBands, codes
 from .measures import before_control, outward, psnr
-from .sets import SETS, Set, parts
+from .sets import SETS, Set, parts, unpacked
 from .speed import kernels, peak, timed
 
 Array = np.ndarray
-KNOWN = SETS | {"chest128": Set("images", (0.0, 1.0), 1.0, chest.SIGMA, 128)}
 OURS = 0.1  # miscoverage
-PAPER = {"ct64": 0.2, "faces64": 0.1, "chest128": 0.1}
+PAPER = {"ct64": 0.2, "faces64": 0.1, "chest128": 0.1, "faces128": 0.1, "chest512": 0.2}
 
 
 # ---------------------------------------------------------------- images
@@ -56,10 +55,12 @@ class Pictures:
 
 def pictures(name: str, data: str | Path, count: int) -> Pictures:
     """The images of a set; `count` of those that are set aside are measured."""
-    with np.load(data) as file:
-        images = file[KNOWN[name].key]
-        unit = file["patients"] if name == "chest128" else file["scan"]
-    if name == "chest128":
+    if Path(data).suffix == ".zip":
+        images, unit = unpacked(Path(data), SETS[name].channels)
+    else:
+        with np.load(data) as file:
+            images, unit = file[SETS[name].key], file["patients" if name == "chest128" else "scan"]
+    if name.startswith("chest"):
         numbers = chest.split(unit)
         own = numbers["train"], numbers["validation"], numbers["measured"][:count]
     else:
@@ -72,7 +73,7 @@ def pictures(name: str, data: str | Path, count: int) -> Pictures:
 def observe(shown: Pictures, data: Set) -> Array:
     """Noisy views of the measured images within the limits of the set, float32; an image has a noise of its own."""
     low, high = data.limits
-    noise = [np.random.default_rng([13, int(i)]).standard_normal((data.size,) * 2, np.float32) for i in shown.numbers]
+    noise = [np.random.default_rng([13, int(i)]).standard_normal(data.image, np.float32) for i in shown.numbers]
     return shown.truth * np.float32(high - low) + np.float32(low) + np.float32(data.sigma_0) * np.stack(noise)
 
 
@@ -83,7 +84,7 @@ class Bench:
     """Images, process and figures of one call."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.data = options, KNOWN[options.set]
+        self.options, self.data = options, SETS[options.set]
         self.shown = pictures(options.set, options.data, options.images)
         self.begin = time.monotonic()
         self.sde = VESDE(0.01, self.data.sigma_max)
@@ -93,8 +94,9 @@ class Bench:
         low, high = self.data.limits
         self.deviation = float((self.shown.train.astype(np.float32) / 255 * (high - low)).std())
         self.config = configuration(
-            options.network, size=self.data.size, blocks=options.blocks, dropout=options.dropout
-        )
+            options.network, channels=self.data.channels, size=self.data.size, blocks=options.blocks,
+            dropout=options.dropout, **(self.data.shape if options.network == "lean" else {}),
+        )  # fmt: skip
         torch.manual_seed(0)
         torch.set_float32_matmul_precision("high")
         self.network = network_of(self.config)
@@ -122,13 +124,13 @@ class Bench:
         self.figures["call_seconds"] = round(time.monotonic() - self.begin, 1)
         (self.out / "figures.json").write_text(json.dumps(self.figures) + "\n")
 
-    def fit(self, seed: int, *, paper: bool) -> nn.Module:
+    def fit(self, seed: int, *, paper: bool, **changes: Any) -> nn.Module:
         """Train a fresh score network of this seed in the place of the last one; its average."""
         torch.manual_seed(seed)
         self.network.load_state_dict(network_of(self.config).state_dict())
         loss = score_matching if paper else weighted_matching(self.deviation)
         unseen = None if paper else self.shown.validation
-        return self.trained("score", self.network, self.shown.train, loss, seed=seed, validation=unseen)
+        return self.trained("score", self.network, self.shown.train, loss, seed=seed, validation=unseen, **changes)
 
     def trained(
         self,
@@ -177,24 +179,45 @@ class Bench:
         self.keep()
         print(json.dumps({key: value for key, value in told.items() if key != "curve"}), flush=True)
 
-    def ready(self, networks: Sequence[nn.Module]) -> nn.Module:
-        """The mean score of networks, in copies that trained nothing: those that did were compiled for training."""
-        fresh = [network_of(self.config).to(self.device, memory_format=torch.channels_last) for _ in networks]
-        for copy, network in zip(fresh, networks, strict=True):
-            copy.load_state_dict(network.state_dict())
+    def ready(self, count: int = 1) -> nn.Module:
+        """The mean score of so many networks, to be filled: those that train were compiled for training."""
+        fresh = [network_of(self.config).to(self.device, memory_format=torch.channels_last) for _ in range(count)]
         score = Ensemble(fresh).eval().requires_grad_(False)
         return compiled(score) if self.options.compile else score
 
-    def warm(self, score: nn.Module, batch: int) -> None:
-        """Compile for the shape that will be drawn with; let cuDNN search its convolutions where that is faster."""
-        begin = time.monotonic()
-        x = torch.zeros(batch, 1, self.data.size, self.data.size, device=self.device)
+    @staticmethod
+    def fill(score: Any, networks: Sequence[nn.Module]) -> nn.Module:
+        """Give a score of `ready` the weights of networks."""
+        for copy, network in zip(getattr(score, "_orig_mod", score).members, networks, strict=True):
+            copy.load_state_dict(network.state_dict())
+        return score
+
+    def turn(self) -> None:
+        """Wait for the turn: what compiles at once takes turns on the GPU, and is timed alone."""
+        while self.options.wait is not None and not Path(self.options.wait).exists():
+            time.sleep(0.2)
+        self.begin = time.monotonic()
+
+    def warm(self, score: nn.Module, paper: bool) -> None:
+        """Compile training, and sampling for the shape that will be drawn with, then wait for the turn.
+
+        cuDNN may search its convolutions where that is faster.
+        """
+        begin, batch = time.monotonic(), self.options.draw_batch
+        x = torch.zeros(batch, self.data.channels, self.data.size, self.data.size, device=self.device)
         level = torch.full((batch,), self.data.sigma_0, device=self.device)
+        if self.options.compile:
+            kept, self.figures["training"] = self.figures["training"], []
+            self.fit(0, paper=paper, steps=2, seconds=None)
+            self.figures["training"] = kept
+            print(f"training was compiled in {time.monotonic() - begin:.1f} s", flush=True)
+            begin = time.monotonic()
         with torch.no_grad(), in_bfloat16(x, True):
             for _ in range(2):
                 score(x, level)
             self._wait()
             print(f"sampling was compiled in {time.monotonic() - begin:.1f} s", flush=True)
+            self.turn()
             if self.device.type == "cuda":
                 self.figures["speed"] = self._speed(lambda: score(x, level), batch)
                 print(json.dumps(self.figures["speed"]), flush=True)
@@ -205,7 +228,8 @@ class Bench:
         """Evaluations a second, and their share of the matrix peak that is measured beside them."""
         plain = network_of(self.config).to(self.device).eval()
         with FlopCounterMode(display=False) as counter:
-            plain(torch.zeros(1, 1, self.data.size, self.data.size, device=self.device), torch.ones(1).to(self.device))
+            one = torch.zeros(1, self.data.channels, self.data.size, self.data.size, device=self.device)
+            plain(one, torch.ones(1, device=self.device))
         flops = counter.get_total_flops()
         rates = {}
         for searched in (False, True):
@@ -225,15 +249,16 @@ class Bench:
         a = PAPER[self.options.set] if label == "paper" else OURS
         most = max(self.options.samples, *self.options.first)
         count = len(self.shown.truth) if images is None else images
-        y = torch.from_numpy(observe(self.shown, self.data)[:count])[:, None].to(self.device)
-        truth = torch.from_numpy(self.shown.truth[:count])[:, None].to(self.device)
+        shape = (count, self.data.channels, *self.data.image[-2:])
+        y = torch.from_numpy(observe(self.shown, self.data)[:count].reshape(shape)).to(self.device)
+        truth = torch.from_numpy(self.shown.truth[:count].reshape(shape)).to(self.device)
         low, high = self.data.limits
         reductions = {m: Reduction(calibrated_ranks(m, a)) for m in self.options.first}
         seen: dict[str, list[Any]] = {"psnr": []} | {
             f"{key} {m}": [] for m in reductions for key in ("missed", "fresh")
         }
         wanted = self.options.material and images is None
-        whole = Whole(most, PAPER[self.options.set], label) if wanted else None
+        whole = Whole(most, PAPER[self.options.set], label, self.data.image) if wanted else None
 
         def reduce(draws: Tensor) -> dict[int, tuple[Array, Array]]:
             ends = {}
@@ -247,7 +272,8 @@ class Bench:
                 seen[f"missed {m}"].append(((truth[at] < lower) | (truth[at] > upper)).float().mean())
                 inside = (unit[most] >= band.lower) & (unit[most] <= band.upper)
                 seen[f"fresh {m}"].append(inside.float().mean())
-                ends[m] = codes(lower[0].float().cpu().numpy(), upper[0].float().cpu().numpy())
+                if self.options.bands:
+                    ends[m] = codes(*(end.reshape(self.data.image).float().cpu().numpy() for end in (lower, upper)))
             mean = unit[:most].mean(0).clamp(0, 1)
             seen["psnr"].append(-10 * (mean - truth[at]).square().mean().log10())
             if whole is not None:
@@ -260,7 +286,7 @@ class Bench:
             score, y, self.data.sigma_0, self.sde, samples=most + 1, seed=seed, reduce=reduce,
             image_ids=self.shown.numbers[:count], batch=self.options.draw_batch, **how,
         ):  # fmt: skip
-            if images is None:
+            if images is None and self.options.bands:
                 kept.add(ends)
             if time.monotonic() - self.begin > self.options.until:
                 print("the time of the call is up", flush=True)
@@ -288,27 +314,36 @@ class Bench:
 
 
 class Whole:
-    """Arrays of an experiment (`reproduce.material`) from all samples of each image, in float16."""
+    """Arrays of an experiment (`reproduce.material`) from all samples of each image, in float16.
 
-    def __init__(self, samples: int, miscoverage: float, label: str) -> None:
-        self.prefix = "printed_" if label == "paper" else ""
+    `ours` has the ends at our miscoverage too, where the paper's is another.
+    """
+
+    def __init__(self, samples: int, miscoverage: float, label: str, image: tuple[int, ...]) -> None:
+        self.prefix, self.image = "printed_" if label == "paper" else "", image
         self.names = ("lower", "upper", "fresh")
         self.names += () if label == "paper" else ("naive_lower", "naive_upper", "mean", "deviation")
         probabilities = (miscoverage / 2, 1 - miscoverage / 2)
         self.reduction = Reduction(calibrated_ranks(samples, miscoverage), probabilities, held_out=1)
-        self.found: dict[str, list[Array]] = {name: [] for name in self.names}
+        both = label != "paper" and miscoverage != OURS
+        self.second = Reduction(calibrated_ranks(samples, OURS), held_out=1) if both else None
+        self.found: dict[str, list[Array]] = {}
 
     def add(self, unit: Tensor) -> None:
         """Reduce the samples of the next image, and the one that is held out."""
-        draws = self.reduction(unit)
-        for name in self.names:
+        self._keep(self.reduction(unit), self.names, "")
+        if self.second is not None:
+            self._keep(self.second(unit), ("lower", "upper"), "ours_")
+
+    def _keep(self, draws: Any, names: Sequence[str], prefix: str) -> None:
+        for name in names:
             x = draws.held_out if name == "fresh" else getattr(draws, name)
-            self.found[name].append(x.reshape(unit.shape[-2:]).float().cpu().numpy())
+            self.found.setdefault(prefix + name, []).append(x.reshape(self.image).float().cpu().numpy())
 
     def write(self, out: Path) -> None:
         """A file for each array; ends are rounded outward."""
         arrays = {name: np.stack(x) for name, x in self.found.items()}
-        for kind in ("", "naive_"):
+        for kind in ("", "naive_", "ours_"):
             if f"{kind}lower" in arrays:
                 ends = outward(arrays[f"{kind}lower"], arrays[f"{kind}upper"])
                 arrays |= {f"{kind}lower": ends[0], f"{kind}upper": ends[1]}
@@ -318,4 +353,4 @@ class Whole:
 def write_arrays(out: Path, arrays: dict[str, Array]) -> None:
     """A file for each array of the material, in float16."""
     for name, x in arrays.items():
-        np.savez_compressed(out / f"array-{name}.npz", x=x.astype(np.float16))
+        np.save(out / f"array-{name}.npy", x.astype(np.float16))

@@ -6,8 +6,9 @@
     python -m reproduce.gpu.end_to_end ct64 collect --data local/gpu/ct64.npz --out DIR --file local/gpu/ct64_ours.npz
     python -m reproduce.gpu.end_to_end ct64 material --data local/gpu/ct64.npz --out DIR DIR --folder local/ct64
 
-Sets are `ct64`, `faces64` (`reproduce.gpu.sets`) and `chest128` (`reproduce.gpu.chest images`); images
-that train, that choose the average of ours, and that are measured are disjoint by scan or patient.
+Sets are `ct64`, `faces64` (`reproduce.gpu.sets`), `chest128` (`reproduce.gpu.chest images`), `faces128` and `chest512`
+(their zips as they are); images that train, that choose the average of ours, and that are measured are disjoint by scan
+or patient.
 
 ours       networks of other seeds, EDM's weights of noise levels, each stopped where validation images are best;
            samples by `heun` in 12 steps with the score of the first network, and with the mean of all; calibrated
@@ -34,9 +35,10 @@ import numpy as np
 from pixelbounds.diffusion.checkpoint import load_network
 from pixelbounds.diffusion.regression import dropout_passes, n_conffusion, predict, quantile_loss, regressor
 
-from .bench import KNOWN, OURS, PAPER, Bench, observe, pictures, write_arrays
+from .bench import OURS, PAPER, Bench, observe, pictures, write_arrays
 from .coded_bands import decoded
 from .measures import outward
+from .sets import SETS
 from .told import told
 
 Array = np.ndarray
@@ -48,27 +50,28 @@ FIRST = {"ours": (19, 39, 79), "paper": (32, 64, 128), "baselines": (128,)}  # s
 
 def ours(options: argparse.Namespace) -> None:
     """Some networks, samples with the first and with the mean of all, and a second seed for the coverage."""
-    bench = Bench(options)
-    members = []
+    bench, members = Bench(options), []
+    one = bench.ready()
+    more = bench.ready(options.members) if options.members > 1 else None
+    bench.warm(one, paper=False)
     for seed in range(options.members):
         members.append(bench.fit(seed, paper=False))
         members[-1].requires_grad_(False)
         if options.bring_network and seed == 0:
             bench.bring(members[0])
-    one = bench.ready(members[:1])
-    bench.warm(one, options.draw_batch)
-    bench.draw("ours-1", one)
+    bench.draw("ours-1", bench.fill(one, members[:1]))
     if options.again:
         bench.draw("again", one, seed=1, images=min(options.again, len(bench.shown.truth)))
-    if len(members) > 1:
-        bench.draw(f"ours-{len(members)}", bench.ready(members))
+    if more is not None:
+        bench.draw(f"ours-{len(members)}", bench.fill(more, members))
 
 
 def paper(options: argparse.Namespace) -> None:
     """One network and Algorithm 3."""
     bench = Bench(options)
-    one = bench.ready([bench.fit(0, paper=True)])
-    bench.warm(one, options.draw_batch)
+    one = bench.ready()
+    bench.warm(one, paper=True)
+    bench.fill(one, [bench.fit(0, paper=True)])
     bench.draw("paper", one, sampler="euler_maruyama", steps=options.printed_steps)
 
 
@@ -83,18 +86,25 @@ def baselines(options: argparse.Namespace) -> None:
         return (x - low) / (high - low)
 
     network = regressor(bench.config, data_deviation=bench.deviation)
+    if options.compile:
+        first = {name: x.clone() for name, x in network.state_dict().items()}
+        bench.trained("compiling", network, shown.train, loss, validation=shown.validation, steps=2, seconds=None)
+        network.load_state_dict(first)
+        bench.figures["training"] = []
+    bench.turn()
     three = bench.trained("regressor", network, shown.train, loss, validation=shown.validation)
-    lower, estimate, upper = (unit(head) for head in predict(three, y, sigma_0, batch=256))
+    passes = 2**18 // bench.data.size**2
+    lower, estimate, upper = (unit(head) for head in predict(three, y, sigma_0, batch=4 * passes))
     ends = outward(lower, upper)
     write_arrays(bench.out, {"qr_lower": ends[0], "qr_upper": ends[1], "qr_estimate": estimate})
     bench.band("regressor", lower, upper, estimate)
-    mean, spread = dropout_passes(three, y, sigma_0, passes=128)
+    mean, spread = dropout_passes(three, y, sigma_0, passes=options.passes, batch=16 * passes)
     write_arrays(bench.out, {"dropout_mean": unit(mean), "dropout_deviation": spread / (high - low)})
     bench.band("dropout", unit(mean - spread), unit(mean + spread), unit(mean))
     score, _, _ = load_network(options.start, kind="score")
     changes = {"learning_rate": 3e-4, "warmup": 20, "seconds": options.tune_seconds, "compile": False}
     two = bench.trained("conffusion", n_conffusion(score), shown.validation, loss, **changes)
-    lower, upper = (unit(head) for head in predict(two, y, sigma_0, batch=256))
+    lower, upper = (unit(head) for head in predict(two, y, sigma_0, batch=4 * passes))
     ends = outward(lower, upper)
     write_arrays(bench.out, {"conffusion_lower": ends[0], "conffusion_upper": ends[1]})
     bench.band("conffusion", lower, upper)
@@ -130,12 +140,12 @@ def collect(options: argparse.Namespace) -> None:
 
 def _of_material(folder: Path, figures: dict[str, Any], name: str) -> dict[str, Array]:
     """Bands of all samples at the paper's miscoverage, where the call kept the material of `ours`."""
-    paths = {end: folder / f"array-{end}.npz" for end in ("lower", "upper")}
+    paths = {end: folder / f"array-{end}.npy" for end in ("lower", "upper")}
     if not all(path.is_file() for path in paths.values()):
         return {}
     drawn = [each for each in figures["bands"] if each["images"] == figures["images"]["measured"]][-1]
     at = "" if PAPER[name] == OURS else f"@{PAPER[name]:g}"
-    ends = {end: np.load(path)["x"].astype(np.float32).clip(0, 1) for end, path in paths.items()}
+    ends = {end: np.load(path).astype(np.float32).clip(0, 1) for end, path in paths.items()}
     return {f"{drawn['label']}/{drawn['samples']}{at}/{end}": x for end, x in ends.items()}
 
 
@@ -145,13 +155,12 @@ def material(options: argparse.Namespace) -> None:
     target.mkdir(parents=True, exist_ok=True)
     calls = [json.loads((Path(folder) / "figures.json").read_text()) for folder in options.out]
     count = min(call["images"]["measured"] for call in calls)
-    shown, data = pictures(options.set, options.data, count), KNOWN[options.set]
+    shown, data = pictures(options.set, options.data, count), SETS[options.set]
     low, high = data.limits
     arrays = {"truth": shown.truth, "observation": (observe(shown, data) - low) / (high - low), "unit": shown.unit}
     for folder in options.out:
-        for path in sorted(Path(folder).glob("array-*.npz")):
-            with np.load(path, allow_pickle=False) as file:
-                arrays[path.stem.removeprefix("array-")] = file["x"]
+        for path in sorted(Path(folder).glob("array-*.npy")):
+            arrays[path.stem.removeprefix("array-")] = np.load(path, allow_pickle=False)
     for name, x in arrays.items():
         if len(x) != count:
             raise SystemExit(f"{name} is of {len(x)} images, not {count}: its call was cut short, leave it out")
@@ -163,9 +172,9 @@ def material(options: argparse.Namespace) -> None:
 def main() -> None:
     """Run a way on the device, or collect what it brought."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("set", choices=KNOWN)
+    parser.add_argument("set", choices=SETS)
     parser.add_argument("does", choices=("ours", "paper", "baselines", "collect", "material"))
-    parser.add_argument("--data", required=True, help="the npz of images")
+    parser.add_argument("--data", required=True, help="the npz or zip of images")
     parser.add_argument("--out", nargs="+", required=True, help="folder for what comes back; at home: where it lies")
     parser.add_argument("--file", help="collect: the npz to write")
     parser.add_argument("--folder", help="material: the folder to write")
@@ -190,6 +199,11 @@ def main() -> None:
     parser.add_argument("--until", type=float, default=560, help="seconds of the call after which nothing is drawn")
     parser.add_argument("--material", action="store_true", help="keep the arrays of `reproduce`")
     parser.add_argument("--bring-network", action="store_true")
+    parser.add_argument(
+        "--no-bands", dest="bands", action="store_false", help="keep no coded bands of the first samples"
+    )
+    parser.add_argument("--passes", type=int, default=128, help="baselines: of MC-Dropout")
+    parser.add_argument("--wait", help="compile, then wait until this file is there")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--commit", default="")
     options = parser.parse_args()

@@ -9,7 +9,7 @@ Array = np.ndarray
 
 def psnr(estimate: Array, truth: Array) -> float:
     """Peak signal-to-noise ratio of estimates clipped to [0, 1], in dB, mean over images."""
-    error = ((np.clip(estimate.astype(np.float32), 0, 1) - truth) ** 2).mean((1, 2))
+    error = ((np.clip(estimate.astype(np.float32), 0, 1) - truth) ** 2).reshape(len(truth), -1).mean(1)
     return float((-10 * np.log10(error)).mean())
 
 

@@ -87,7 +87,7 @@ def fresh(name: str) -> nn.Module:
     return network_of(configuration(base, **({"size": 64} | changes | ({} if CUDA else {"base": 8, "size": 32}))))
 
 
-def pictures(file: str, count: int) -> dict[str, Array]:
+def pictures(file: str, count: int, whole: bool = CUDA) -> dict[str, Array]:
     """Images that train, that validate, and that are measured: those for development, with their numbers."""
     with np.load(file) as stored:
         images, scan = stored["ct"], stored["scan"]
@@ -98,7 +98,7 @@ def pictures(file: str, count: int) -> dict[str, Array]:
     unseen = np.isin(scan[others], order[: int(np.searchsorted(sizes, 300)) + 1])
     measured = np.sort(np.random.default_rng(4).permutation(aside)[:count])
     parts = {"train": others[~unseen], "validation": others[unseen], "measured": measured}
-    cut = slice(None) if CUDA else slice(32)
+    cut = slice(None) if whole else slice(32)
     return {name: images[at][:, cut, cut] for name, at in parts.items()} | {"numbers": measured}
 
 
@@ -260,7 +260,7 @@ def lengths(options: argparse.Namespace) -> None:
     """Mean certified length of each network's bands at 0.05, 256 images calibrating, over 6 draws."""
     import pixelbounds as pb
 
-    shown = pictures(options.data, options.images)
+    shown = pictures(options.data, options.images, whole=True)
     truth = shown["measured"].astype(np.float32) / 255
     for file in sorted(options.out.glob("bands-*.npz")):
         with np.load(file) as stored:

@@ -1,74 +1,98 @@
 #!/bin/bash
-# A session of a GPU as one queue that outlives the calls, so that nothing is compiled twice and the GPU never waits.
-#   bash reproduce/gpu/session.sh start          in the first call, which carries chest128.npz and commit
-#   bash reproduce/gpu/session.sh fetch SECONDS  in every call: waits, then leaves under $OUT what was finished meanwhile
-# Half a minute without a call, and the machine is gone with all that was not fetched: after the last long call, go on with
-# `fetch 0` until all files came. At home, `cat part-* | tar x` for each call.
+# The table of a set at the paper's size, made on one GPU machine: arrays and draws stay there, their numbers come home.
+#   bash reproduce/gpu/session.sh faces128 local/faces    networks, samples and arrays; the draws then go on by themselves
+#   bash reproduce/gpu/session.sh fetch SECONDS           wait so long for all draws, and leave what there is under $OUT
+# The folder (carry it) holds the zip, `commit`, and lib.tar.xz with pydantic and scipy.special for Python 3.12. All ways compile at once and take
+# turns on the GPU, each timed alone. Half a minute without a call, and the machine is gone with all that was not fetched.
 set -u
-job=/tmp/job
-here=$(cd "$(dirname "$0")/../.." && pwd)
+job=${JOB:-/tmp/job}
+set=$1
 
-way() {  # NAME SECONDS-AT-MOST ARGUMENTS: a way into a folder of its own, marked when it is done
-    local name=$1 most=$2
+ways() {
+    local data=$1/$2 commit
     shift 2
-    echo "== $name begins at $(($(date +%s) - began)) s"
-    mkdir -p "$job/out/$name"
-    timeout "$most" "$@" --out "$job/out/$name" --commit "$(cat local/gpu/commit)" > "$job/out/$name/log.txt" 2>&1
-    echo "== $name ends with $? at $(($(date +%s) - began)) s"
-    touch "$job/done/$name"
+    commit=$(cat "$folder/commit")
+    local run="python3 -m reproduce.gpu.end_to_end $set" all="--network lean --data $data --no-bands --commit $commit $common"
+    rm -f "$work"/turn-*
+    way ours start $run ours $all $ours --material --bring-network --again 0 &
+    way paper ours $run paper $all $paper --material &
+    way baselines paper $run baselines $all $baselines --start "$work/ours/network.safetensors" &
+    touch "$work/turn-start"
+    wait
 }
 
-queue() {
-    cd "$job/repo" || exit 1
-    export PYTHONPATH=src:. PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$job/inductor
-    local run="python3 -m reproduce.gpu.end_to_end"
-    local chest="--data local/gpu/chest128.npz"
-    # every way once, small, so that what fails can be mended before its turn
-    (
-        export TORCHINDUCTOR_COMPILE_THREADS=3
-        $run chest128 paper $chest --images 8 --steps 3 --network tiny --no-compile --out $job/small --printed-steps 4 --batch 8
-    ) > "$job/small.txt" 2>&1 &
-    export TORCHINDUCTOR_COMPILE_THREADS=6
-    # 600 s of training and sampling
-    way chest_paper 900 $run chest128 paper $chest --images 512 --seconds 270 --printed-steps 40 --first 64 128 --batch 128 --draw-batch 258 --per-file 160 --until 880
-    echo "== all done at $(($(date +%s) - began)) s"
-    touch "$job/all_done"
+way() {  # NAME BEFORE COMMAND: compile, wait until the one before has ended, run, and let the next one begin
+    local name=$1 before=$2
+    shift 2
+    mkdir -p "$work/$name"
+    TORCHINDUCTOR_CACHE_DIR=$job/inductor-$name TORCHINDUCTOR_COMPILE_THREADS=4 \
+        "$@" --out "$work/$name" --wait "$work/turn-$before" > "$work/$name.txt" 2>&1
+    echo "== $name ended with $? at ${SECONDS} s"
+    touch "$work/turn-$name"
 }
 
-case $1 in
-start)
-    mkdir -p "$job/out" "$job/done" "$job/brought"
-    cp -r "$here" "$job/repo"
-    cp "$0" "$job/session.sh"
-    setsid nohup bash "$job/session.sh" queue > "$job/log.txt" 2>&1 < /dev/null &
+draws() {
+    python3 -c "
+import sys
+from pathlib import Path
+from reproduce.experiment import load_experiment
+from reproduce.material import load_material
+from reproduce.results import run_experiment
+if __name__ == '__main__':
+    run_experiment(load_experiment('$set'), load_material('$work/material'), Path('$work'), workers=${WORKERS:-6}, tell=print)
+" > "$work/draws.txt" 2>&1
+    echo "== draws ended with $? at ${SECONDS} s" >> "$work/draws.txt"
+    touch "$work/all_done"
+}
+
+case $set in
+faces128)
+    common="--images ${IMAGES:-512} --batch ${BATCH:-256} --draw-batch ${DRAW:-256}"
+    ours="--seconds 90 --samples 79 --first 79"
+    paper="--seconds 60 --samples 128 --first 128 --printed-steps 40"
+    baselines="--seconds 40 --tune-seconds 15"
+    archive=faces_128.zip
     ;;
-queue)
-    began=$(date +%s)
-    queue
+chest512)
+    common="--images ${IMAGES:-320} --batch ${BATCH:-32} --draw-batch ${DRAW:-32}"
+    ours="--seconds 100 --samples 39 --first 39"
+    paper="--seconds 60 --samples 64 --first 64 --printed-steps 24"
+    baselines="--seconds 40 --tune-seconds 15 --passes 32"
+    archive=chest_512.zip
+    ;;
+draws)  # of the set and in the folder that the environment names
+    set=$NAME work=$job/$NAME
+    draws
+    exit
     ;;
 fetch)
-    end=$(($(date +%s) + $2))
-    cp -r "$here/src" "$here/benchmarks" "$here/reproduce" "$job/repo/" && cp -n "$here"/local/gpu/* "$job/repo/local/gpu/"
-    while [ "$(date +%s)" -lt "$end" ] && [ ! -e "$job/all_done" ]; do sleep 1; done
-    echo "$(free -g | sed -n 2p) load $(cut -d ' ' -f 1-3 /proc/loadavg)"
-    cd "$job/out" || exit 1
-    ready=() size=0
-    for name in $(ls -tr "$job/done"); do  # 61 MiB a call, in the order in which they were done
-        for file in "$name"/*; do
-            here=$(du -k "$file" | cut -f 1)
-            mark=$job/brought/${file/\//+}
-            if [ "${file##*/}" != network.safetensors ] && [ ! -e "$mark" ] && [ $((size + here)) -le 62400 ]; then
-                ready+=("$file") size=$((size + here))
-            fi
-        done
+    end=$((SECONDS + $2))
+    while [ "$SECONDS" -lt "$end" ] && [ "$(ls -d "$job"/*/all_done 2> /dev/null | wc -l)" -lt "$(ls -d "$job"/*/ours | wc -l)" ]; do
+        sleep 1
     done
-    if [ ${#ready[@]} -gt 0 ]; then
-        tar c "${ready[@]}" | split -b 15M - "$OUT/part-" && for file in "${ready[@]}"; do touch "$job/brought/${file/\//+}"; done
-    fi
-    echo "brought ${#ready[@]} files of $size KiB; done: $(ls -tr "$job/done" | tr '\n' ' ')"
-    cat "$job/log.txt"
-    for name in $(ls -t | head -n 4); do echo "-- $name"; tail -c 1800 "$name/log.txt" 2> /dev/null; done
-    tail -n 9 "$job/small.txt" | cut -c 1-400
+    for work in "$job"/*/ours; do
+        work=${work%/ours} name=$(basename "${work%/ours}")
+        [ -e "$work/results.json" ] && gzip -c "$work/results.json" > "$OUT/$name-results.json.gz"
+        cp "$work/material/figures.json" "$OUT/$name-figures.json"
+        cp "$work/ours/network.safetensors" "$OUT/$name-network.safetensors"
+        (cd "$work" && tar cz draws-*/) > "$OUT/$name-draws.tar.gz"
+        echo "$name: $(ls "$work"/draws-*/ | wc -l) parts; $(tail -n 3 "$work/draws.txt")"
+    done
     ls -la "$OUT"
+    exit
     ;;
 esac
+
+folder=$2 work=$job/$set
+shift 2
+ours="$ours $*" paper="$paper $*" baselines="$baselines $*"
+mkdir -p "$work" "$job/lib" && tar xf "$folder/lib.tar.xz" -C "$job/lib"
+export PYTHONPATH=$job/repo-$set/src:$job/repo-$set:$job/lib PYTHONUNBUFFERED=1 NUMBA_CACHE_DIR=$job/numba
+rm -rf "$job/repo-$set" && mkdir -p "$job/repo-$set" && cp -r src reproduce "$job/repo-$set/" && mkdir -p "$job/repo-$set/$folder" && cp -r "$folder/." "$job/repo-$set/$folder"
+cd "$job/repo-$set" || exit 1
+ways "$folder" $archive
+for name in ours paper baselines; do echo "-- $name"; tail -c ${TELL:-3000} "$work/$name.txt"; done
+python3 -m reproduce.gpu.end_to_end "$set" material --data "$folder/$archive" --out "$work"/ours "$work"/paper "$work"/baselines --folder "$work/material"
+echo "== arrays at ${SECONDS} s"
+NAME=$set setsid nohup bash reproduce/gpu/session.sh draws > /dev/null 2>&1 < /dev/null &
+cp "$work/material/figures.json" "$OUT/$set-figures.json"

@@ -5,8 +5,10 @@ Their split is that of `python -m reproduce`: measured are held-out scans, which
 
 from __future__ import annotations
 
+import io
 import sys
-from dataclasses import dataclass
+import zipfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,21 @@ class Set:
     sigma_max: float
     sigma_0: float
     size: int = 64
+    channels: int = 1
+    shape: dict[str, Any] = field(default_factory=dict)  # of the network, where it is not that of its name
+
+    @property
+    def image(self) -> tuple[int, ...]:
+        """Shape of an image: colours come first."""
+        return (self.size,) * 2 if self.channels == 1 else (self.channels, self.size, self.size)
 
 
 SETS = {
     "ct64": Set("ct", (0.0, 1.0), 1.0, 0.4),
     "faces64": Set("faces", (-1.0, 1.0), 90.0, 1.0),
+    "faces128": Set("faces", (-1.0, 1.0), 90.0, 1.0, 128, 3, {"multipliers": (1, 1, 2, 4, 4)}),
+    "chest128": Set("images", (0.0, 1.0), 1.0, 0.3, 128),
+    "chest512": Set("images", (0.0, 1.0), 1.0, 0.4, 512, 1, {"multipliers": (1, 1, 2, 4, 4), "patch": 2}),
 }
 
 
@@ -48,6 +60,19 @@ def pack(path: Path, sources: Path) -> None:
         arrays: dict[str, Any] = {SETS[name].key: np.asarray(images.pixels[:]), "scan": units.astype(np.int32)}
         np.savez_compressed(target, **arrays)
         print(target, len(images), "images of", len(np.unique(units)), "units")
+
+
+def unpacked(path: Path, channels: int) -> tuple[Array, Array]:
+    """Pictures of a zip in 8 bits, colours first, and the folder (patient) of each, or a number where there is one."""
+    from PIL import Image
+
+    mode = "L" if channels == 1 else "RGB"  # WebP has no grey
+    with zipfile.ZipFile(path) as zipped:
+        names = [x for x in sorted(zipped.namelist()) if not x.endswith("/") and "/labels/" not in x]
+        images = np.stack([np.asarray(Image.open(io.BytesIO(zipped.read(x))).convert(mode)) for x in names])
+    folders = [x.rsplit("/", 1)[0] for x in names]
+    units = np.unique(folders, return_inverse=True)[1] if len(set(folders)) > 1 else np.arange(len(names))
+    return (images if images.ndim == 3 else np.ascontiguousarray(images.transpose(0, 3, 1, 2))), units
 
 
 @dataclass(frozen=True)

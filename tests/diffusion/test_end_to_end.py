@@ -16,7 +16,7 @@ from reproduce.material import BANDS, load_material
 
 
 def test_both_ways_and_the_baselines_come_home_as_material(tmp_path, monkeypatch, rng):
-    monkeypatch.setitem(bench.KNOWN, "ct64", replace(bench.KNOWN["ct64"], size=16))
+    monkeypatch.setitem(bench.SETS, "ct64", replace(bench.SETS["ct64"], size=16))
     data = tmp_path / "ct64.npz"
     scan = np.repeat(np.arange(180), 27)
     np.savez(data, ct=rng.integers(0, 256, (len(scan), 16, 16), dtype=np.uint8), scan=scan)
@@ -30,7 +30,7 @@ def test_both_ways_and_the_baselines_come_home_as_material(tmp_path, monkeypatch
     small += ["--samples", 7, "--draw-batch", 8]
     sampled = [*small, "--first", 5, "--material", "--printed-steps", 4]
     monkeypatch.setitem(bench.PAPER, "ct64", 0.4)
-    monkeypatch.setattr(bench, "OURS", 0.4)
+    monkeypatch.setattr(bench, "OURS", 0.5)
     call("ours", *sampled, "--out", tmp_path / "ours", "--bring-network", "--again", 2)
     call("paper", *sampled, "--out", tmp_path / "paper")
     network = tmp_path / "ours" / "network.safetensors"
@@ -47,7 +47,7 @@ def test_both_ways_and_the_baselines_come_home_as_material(tmp_path, monkeypatch
     assert len(material) == 3
     assert [name for name in BANDS if material.missing(name)] == []
     assert (material["lower"] <= material["naive_upper"]).all()
-    noise = (material["observation"] - material.truth) / bench.KNOWN["ct64"].sigma_0
+    noise = (material["observation"] - material.truth) / bench.SETS["ct64"].sigma_0
     assert 0.9 < noise.std() < 1.1
     assert np.abs(material["lower"] - material["printed_lower"]).max() > 0  # the samplers differ
     told = material.figures

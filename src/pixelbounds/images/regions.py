@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import ndimage
 
 from .checks import ImageError, check_number, check_open_unit, check_same_shape, check_values
 from .library import (
@@ -45,6 +44,8 @@ def body(images: Any, threshold: float | None = None) -> Any:
     >>> body(image).sum(), body(image)[0, 2, 2]
     (np.int64(16), np.True_)
     """
+    from scipy import ndimage
+
     if threshold is not None:
         threshold = check_number(threshold, "threshold")
 
@@ -103,6 +104,8 @@ def dilate(region: Any, pixels: float) -> Any:
     >>> dilate(spot, 1).sum(), dilate(spot, 1.5).sum()
     (np.int64(5), np.int64(9))
     """
+    from scipy.ndimage import distance_transform_edt
+
     reach = check_number(pixels, "pixels")
     if reach < 0:
         raise ValueError(f"pixels is {reach:g}; a region grows by 0 pixels or more")
@@ -113,7 +116,7 @@ def dilate(region: Any, pixels: float) -> Any:
     def of(image: Array) -> Array:
         if not image.any():
             return np.zeros(image.shape, bool)
-        return np.asarray(ndimage.distance_transform_edt(~image) <= reach)
+        return np.asarray(distance_transform_edt(~image) <= reach)
 
     return _each(images, lambda image: _in_each_channel(of, region_rows(image[None], "region", 0, 1)[0]))
 

@@ -1,4 +1,4 @@
-"""Upper confidence bounds on a risk (Section 2.2; Algorithm 2 takes any of them).
+"""Upper confidence bounds on a risk (Section 2.3, Appendix C; Algorithms 1 and 2 take any).
 
 A bound takes n losses in [0, 1] and a failure probability and returns a number that is at least the true mean with
 probability at least 1 - failure_prob. Each is the inverse of a test: the bound lies below a level exactly if the test

@@ -1,4 +1,4 @@
-"""`calibrate`: the stages of the pipeline in their order (Algorithm 3 with methods, bounds and risks to choose from).
+"""`calibrate`: the stages of the pipeline in their order (Algorithm 1 with methods, bounds and risks to choose).
 
 data                 truth and band, validated once                       data.py
 target               promises, failure probability, bound                 target.py

@@ -1,4 +1,4 @@
-"""How far along the path every promise is certified: fixed-sequence testing (Section 2.2; Algorithm 2, lines 3 to 6).
+"""How far along the path every promise is certified: fixed-sequence testing (Section 2.3; Algorithm 2, lines 4 to 9).
 
 Test from the wide end and stop before the first point whose bound is not below the level. The points are fixed before,
 so at the widest point that is too risky the bound errs with probability at most delta, and stopping beyond it needs

@@ -1,4 +1,4 @@
-"""How a band widens: set and score as a dual pair.
+"""How a band widens: set and score as a dual pair (nesting, Section 2.3; the sets of Section 4).
 
 `widen(band, w)` gives the two ends at widening w; `score(truth, band)` gives the least w at which each pixel is
 covered, at most `start` where the narrowest set covers it already. Sets are nested in w, end by end. Everything is

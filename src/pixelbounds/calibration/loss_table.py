@@ -1,4 +1,4 @@
-"""Losses of the certifying images at every point of a path, from one pass (Algorithm 2 needs R-hat at each lambda).
+"""Losses of the certifying images at every point of a path, from one pass (R-hat at each lambda, Section 2.3).
 
 The table of a million images at some two thousand points takes gigabytes: beyond a limit it is a map of a temporary
 file, which changes no bit. The file has no name: however the process ends, nothing is left of it.

@@ -1,4 +1,4 @@
-"""What an interval costs when it misses: truth, interval -> one loss per image.
+"""What an interval costs when it misses: truth, interval -> one loss per image (Sections 2.3, 3.2).
 
 A loss must be entrywise nonincreasing, so that widening an interval never raises it, and lie in [0, 1] for the
 confidence bounds. `l01` is the share of pixels outside. `l_gamma` is the paper's convex upper bound of it, used to fit

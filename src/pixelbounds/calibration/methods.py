@@ -1,7 +1,7 @@
 """RCPS, K-RCPS and the frontier: what the fitting images say of groups and path; certifying images are not looked at.
 
 RCPS        one widening for all pixels; nothing is fitted                             Algorithm 2
-KRCPS       the line through the solution of (P_K)                                     Algorithm 3, Section 3.2
+KRCPS       the line through the solution of (P_K)                                     Algorithm 1, Section 3.2
 Frontier    the path of shortest intervals on the fitting images                       docs/theory/proof.md
 
 A method is an object that holds its settings. `units_to_fit` says how many units fit; `fit` makes the path.
@@ -65,7 +65,7 @@ class RCPS(Method):
 
 @dataclass(frozen=True, eq=False)
 class KRCPS(Method):
-    """The line through the solution of (P_K) (Algorithm 3).
+    """The line through the solution of (P_K) (Algorithm 1).
 
     k          number of groups of "loss" and "otsu"
     d_opt      pixels per image in (P_K), stratified by group; default: all

@@ -1,4 +1,4 @@
-"""What is promised: a risk, where it is counted, and its level.
+"""What is promised: a risk, where it is counted, and its level (epsilon of Definition 2.2).
 
 share    the mean over images of the share of missed pixels, of all pixels or within a region
 tail     the share of images that miss more than a given share of their pixels

@@ -1,4 +1,4 @@
-"""How many images (units) a promise needs, before any is collected, and what few of them certify.
+"""How many images (units) a promise needs, before any is collected, and what few certify (Appendix C).
 
 The slack is the risk level minus the greatest mean loss that n images can still certify. A bound that sees more than
 the mean (betting, empirical Bernstein) profits where images lose alike, so the losses are assumed to spread: those of n

@@ -1,4 +1,4 @@
-"""What a calibration must achieve: promises, a failure probability and a confidence bound (Section 2, equation (1)).
+"""What a calibration must achieve: promises, a failure probability and a confidence bound (Definition 2.2).
 
 The paper asks for one risk, the share of missed pixels, to be at most epsilon (`share(epsilon)`) with probability at
 least 1 - delta (`failure_prob`) over the draw of the calibration images. Here several risks may be asked for at once.

@@ -1,4 +1,4 @@
-"""Entries to K groups: which ends of which pixels widen together.
+"""Entries to K groups: which ends of which pixels widen together (membership M of Section 3.2).
 
 A grouping answers one question, `at(block, entry, side)`: the group of some ends of some images, from what is known
 when the truth is not: position, band, features, labels. It never looks at the truth of the image at hand, so a

@@ -1,4 +1,4 @@
-"""Groups that follow the pixel grid: all images have one size, and a pixel keeps its group in every image.
+"""Groups that follow the pixel grid: all images have one size, a pixel keeps its group (Section 3.2).
 
 The paper sorts pixels by their mean loss on the fitting images and cuts at quantiles; multi-Otsu cuts the same map
 where its classes differ most. A partition is the user's own map.

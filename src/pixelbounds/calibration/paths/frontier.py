@@ -1,4 +1,4 @@
-"""The frontier: groups widen in the order of misses removed per length.
+"""The frontier: groups widen in the order of misses removed per length (in place of the line of Section 3.2).
 
 For group k let c_k(w) be the clipped length that widening w adds and m_k(w) the number of missed ends, both on the
 fitting images. Every point of the lower convex hull of (c_k, m_k) is a best trade for that group; going through the

@@ -1,6 +1,6 @@
 """The line of K-RCPS: the solution of (P_K) on the fitting images, and [solution + t * direction] from there.
 
-Algorithm 3 and equation (P_K) of Section 3.2.
+Algorithm 1 and the program (P_K) of Section 3.2.
 """
 
 from __future__ import annotations

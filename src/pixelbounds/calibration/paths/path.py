@@ -1,7 +1,8 @@
 """A path: T points, each a widening of every one of K groups, nondecreasing, fixed before any image certifies.
 
-It is linear between its points. Because every group's widening only grows, each end (of a pixel) is covered from one
-point on: its entry score along the path. Counting entry scores gives what every image misses at every point.
+Section 2.3 takes one lambda, Section 3.2 a line; any nested path will do. It is linear between its points. Because
+every group's widening only grows, each end (of a pixel) is covered from one point on: its entry score along the path.
+Counting entry scores gives what every image misses at every point.
 """
 
 from __future__ import annotations

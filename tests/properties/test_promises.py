@@ -114,7 +114,7 @@ class Ways:
         rows = np.ascontiguousarray(table.reshape(len(table), -1).T)
         unit_of = np.arange(self.n).repeat(self.per_unit)
         fitting = 15 if self.weighting != "units" else 0
-        data = SimpleNamespace(unit_of=unit_of, nouns="images")
+        data = SimpleNamespace(unit_of=unit_of, nouns="images", at_hand=False)
         images = CertifyingImages(data, unit_of >= fitting, rng.permutation(np.arange(fitting, self.n)), risks, None)
         path = pb.Path(points[None], Single())
         target = SimpleNamespace(bound=getattr(pb.bounds, self.bound), failure_prob=DELTA, of_all_pixels=False)

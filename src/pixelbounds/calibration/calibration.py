@@ -21,7 +21,6 @@ from ..images.checks import (
     check_count,
     check_limits,
     check_line,
-    check_number,
     check_open_unit,
     check_unit_name,
     is_name,
@@ -37,7 +36,7 @@ from .block import Grouping, read_block
 from .bounds import BOUNDS
 from .certify import CertifiedPoint
 from .families import FAMILIES, Family, check_fits
-from .groups.contract import REMEDY, load_grouping
+from .groups.contract import REMEDY, packed, unpacked
 from .groups.labelled import NO_LABELS, LabelledGroups
 from .loss_table import LossTable
 from .promises import CertifiedPromise, of_all_pixels
@@ -299,8 +298,7 @@ class Calibration:
     def to_bytes(self) -> bytes:
         """The content of the calibration file; equal calibrations give equal bytes."""
         self.__post_init__()  # arrays may have been changed since
-        meta, arrays = self.grouping.state()
-        tensors = {f"groups.{name}": x for name, x in arrays.items()}
+        groups, tensors = packed(self.grouping, "groups.")
         tensors |= {"widening": self.widening, "curve": self.curve, "image_hashes": self.record.image_hashes}
         tensors |= {"fitted_on": self.grouping.fitted_on}
         if len(self.reference):
@@ -310,7 +308,7 @@ class Calibration:
             "method": self.method, "bound": self.bound, "family": self.family.name,
             "failure_prob": self.failure_prob, "limits": [x if isfinite(x) else None for x in self.limits],
             "measure": None if self.measure is None else self.measure.state(), "chosen": self.chosen,
-            "groups": {"kind": self.grouping.kind, **meta}, "record": self.record.state(),
+            "groups": groups, "record": self.record.state(),
             "promises": [promise.state() for promise in self.promises],
         }  # fmt: skip
         return seal(text, tensors)
@@ -353,10 +351,7 @@ def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, 
         raise ValueError(f"{name!r} uses your own family {named!r}; pass it: load_calibration(path, family=...)")
     if family is not None and family.name != named:
         raise ValueError(f"{name!r} was calibrated with family {named!r}, not {family.name!r}")
-    groups = dict(text["groups"])
-    arrays = {key.removeprefix("groups."): x for key, x in tensors.items() if key.startswith("groups.")}
-    grouping = load_grouping(groups.pop("kind"), groups, arrays)
-    low, high = (None if x is None else check_number(x, "a limit") for x in text["limits"])
+    grouping = unpacked(text["groups"], tensors, "groups.")
     described = {key.removeprefix("reference."): x for key, x in tensors.items() if key.startswith("reference.")}
     record = dict(text["record"])
     record |= {"pixels": tuple(record["pixels"]), "source": Source.from_state(record["source"])}
@@ -364,8 +359,7 @@ def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, 
         raise ValueError("its record is not complete")
     return Calibration(
         text["method"], text["bound"], family or FAMILIES[named], text["failure_prob"],
-        (-np.inf if low is None else low, np.inf if high is None else high),
-        on_images(grouping, tensors["fitted_on"]), tensors["widening"],
+        check_limits(text["limits"]), on_images(grouping, tensors["fitted_on"]), tensors["widening"],
         tuple(CertifiedPromise.from_state(state) for state in text["promises"]), tensors["curve"], text["chosen"],
         Record(**record, image_hashes=tensors["image_hashes"]),
         None if text["measure"] is None else Measure.from_state(text["measure"]),

@@ -254,7 +254,7 @@ def _between_points(
     missed = part > part[good]
     extra = np.zeros(len(units.counts))
     np.add.at(extra, image[missed], 1.0 / sizes[image[missed]])
-    return min(1.0, float(part[good])), at_point + test.more_losses(extra)
+    return min(1.0, float(part[good])), at_point + units.means(extra) * units.weights
 
 
 # ---------------------------------------------------------------- losses that see images

@@ -222,11 +222,6 @@ class RiskTest:
         means = self.units.means(by_image)
         return self.level + self.units.weights * (means - self.level) if self.units.weighted else means
 
-    def more_losses(self, by_image: Array) -> Array:
-        """What further losses of images add to `losses`: (..., n) -> (..., units)."""
-        means = self.units.means(by_image)
-        return means * self.units.weights if self.units.weighted else means
-
     def risk_of(self, losses: Array) -> float:
         """The mean loss over units, or over images where each of them counts, from what `losses` returned."""
         mean = float(losses.mean())

@@ -37,7 +37,7 @@ from .certify import fixed_sequence_test
 from .data import ROWS, CalibrationData, statistic
 from .families import Family
 from .groups.band_bins import BandGroups, fit_band_groups
-from .groups.contract import load_grouping
+from .groups.contract import packed, unpacked
 from .methods import Frontier
 from .promises import share
 from .split import FittingImages, split
@@ -117,12 +117,12 @@ class TrustMask:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, aside first and then in place."""
-        meta, arrays = self.grouping.state()
+        groups, tensors = packed(self.grouping, "groups.")
         text = {name: x for name, x in vars(self).items() if name not in ("grouping", "in_mask", "source")}
         text |= {"format": _FORMAT, "package": "pixelbounds trust", "version": VERSION, "guarantee": self.guarantee}
         text |= {"limits": [x if isfinite(x) else None for x in self.limits]}
-        text |= {"groups": {"kind": self.grouping.kind, **meta}, "source": self.source.state()}
-        tensors = {f"groups.{name}": x for name, x in arrays.items()} | {"in_mask": self.in_mask.astype(np.uint8)}
+        text |= {"groups": groups, "source": self.source.state()}
+        tensors |= {"in_mask": self.in_mask.astype(np.uint8)}
         replace_file(check_new_file(path, "trust mask"), seal(text, tensors))
 
 
@@ -201,14 +201,12 @@ def load_trust(path: str | os.PathLike[str]) -> TrustMask:
     text, tensors = unseal(read_file(path, "trust mask"), str(path), what="trust mask", remedy=again, again=again)
     if text.get("package") != "pixelbounds trust" or text["format"] != _FORMAT:
         raise ValueError(f"{path} is no trust mask of this version; {again}")
-    groups = dict(text["groups"])
-    arrays = {name.removeprefix("groups."): x for name, x in tensors.items() if name.startswith("groups.")}
-    grouping = load_grouping(groups.pop("kind"), groups, arrays)
+    grouping = unpacked(text["groups"], tensors, "groups.")
     in_mask = tensors["in_mask"] > 0
     if not isinstance(grouping, BandGroups) or in_mask.shape != (grouping.count,):
         raise ValueError(f"{path} has groups that do not fit its mask; {again}")
     names = {field.name for field in fields(TrustMask)} - {"grouping", "in_mask", "source", "limits"}
-    limits = check_limits(None if None in text["limits"] else text["limits"])
+    limits = check_limits(text["limits"])
     source = Source.from_state(text["source"])
     return TrustMask(grouping, in_mask, limits, source=source, **{name: text[name] for name in names})
 

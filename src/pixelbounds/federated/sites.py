@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from ..calibration.data import HERE, CalibrationData, Statistic
 from ..calibration.families import FAMILIES
 from ..calibration.promises import ALL_PIXELS, Promise, RiskTarget, risk_target_of
 from ..calibration.target import Target, Units
+from ..images.checks import check_limits
 from ..images.library import Array, Runner
 from ..images.measure import Measure
 from ..images.source import UNKNOWN, Source
@@ -183,10 +183,8 @@ class SiteData(CalibrationData):
 
     def __post_init__(self) -> None:
         text = self.sites[0].text
-        low, high = text["limits"]
-        limits = -inf if low is None else low, inf if high is None else high
         measure = None if text["measure"] is None else Measure.from_state(text["measure"])
-        vars(self).update(limits=limits, measure=measure, family=FAMILIES[text["family"]])
+        vars(self).update(limits=check_limits(text["limits"]), measure=measure, family=FAMILIES[text["family"]])
 
     @cached_property
     def sizes(self) -> Array:

@@ -86,11 +86,10 @@ def check_count(value: Any, name: str, *, least: int = 1, most: int | None = Non
 
 
 def check_limits(limits: Any) -> Limits:
-    """The least and the greatest possible pixel value; None stands for no limits."""
-    if limits is None:
-        return -math.inf, math.inf
+    """The least and the greatest possible pixel value; None stands for no limits, or for none at one end."""
     try:
-        least, most = (float(end) for end in limits)
+        low, high = (None, None) if limits is None else limits
+        least, most = -math.inf if low is None else float(low), math.inf if high is None else float(high)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"limits is {limits!r}; give a pair such as (0.0, 1.0), or None for no limits") from error
     if not least < most:

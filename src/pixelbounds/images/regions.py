@@ -114,11 +114,15 @@ def dilate(region: Any, pixels: float) -> Any:
         raise TypeError(f"region has dtype {images.dtype}; give a mask of bool, for example labels == 2")
 
     def of(image: Array) -> Array:
-        if not image.any():
-            return np.zeros(image.shape, bool)
-        return np.asarray(distance_transform_edt(~image) <= reach)
+        region = region_rows(image[None], "region", 0, 1)[0]
+        if not region.any():
+            return np.zeros(region.shape, bool)
+        steps = [1.0] * region.ndim
+        for axis in _channels(region):  # one channel is beyond the reach of another
+            steps[axis] = 2 * reach + 1
+        return np.asarray(distance_transform_edt(~region, steps) <= reach)
 
-    return _each(images, lambda image: _in_each_channel(of, region_rows(image[None], "region", 0, 1)[0]))
+    return _each(images, of)
 
 
 def edge_strength(images: Array) -> Array:
@@ -177,19 +181,9 @@ def _channels(image: Array) -> tuple[int, ...]:
 def _over_channels(of: Callable[[Array], Array], image: Array) -> Array:
     """A region of the mean over the channels, in every channel."""
     channels = _channels(image)
-    region = of(image.mean(axis=channels)) if channels else of(image)
-    return np.broadcast_to(np.expand_dims(region, channels), image.shape).copy() if channels else region
-
-
-def _in_each_channel(of: Callable[[Array], Array], image: Array) -> Array:
-    """A region found in each channel by itself."""
-    channels = _channels(image)
     if not channels:
         return of(image)
-    front = np.moveaxis(image, channels, range(len(channels)))
-    shape = front.shape
-    pieces = [of(piece) for piece in front.reshape(-1, *shape[len(channels) :])]
-    return np.moveaxis(np.stack(pieces).reshape(shape), range(len(channels)), channels)
+    return np.broadcast_to(np.expand_dims(of(image.mean(axis=channels)), channels), image.shape).copy()
 
 
 def region_as_read(images: Any, of: Callable[[Array], Any]) -> Any:
@@ -239,36 +233,29 @@ def region_rows(values: Any, name: str, start: int, stop: int) -> Array:
 
 
 def place_of(within: Any, band: Any, what: str, name: str) -> tuple[str, Any]:
-    """Whether a region is a mask, weights or a subgroup of whole images, and its array, checked (`PLACES`)."""
-    values = region_array(within, band, what)
-    if len(values.shape) == 1 and not differ_in_size(values):
-        return "subgroup", _subgroup(values, name)
-    return "weights" if np.dtype(str(values.dtype).removeprefix("torch.")).kind == "f" else "region", values
-
-
-def region_array(within: Any, band: Any, name: str) -> Any:
-    """A region of the images of a band: bool, 0 and 1, or weights, of their shape, or (n,) for whole images."""
-    within = as_images(within, name)
-    if not library_of(within) and not differ_in_size(within):
-        within = np.asarray(within)
-    dtype = str(within.dtype).removeprefix("torch.").replace("bfloat16", "float32")
+    """Whether a region of the images of a band is a mask (bool, or 0 and 1), weights, both of their shape, or a
+    subgroup of whole images, (n,); and its array, checked (`PLACES`).
+    """
+    values = as_images(within, what)
+    if not library_of(values) and not differ_in_size(values):
+        values = np.asarray(values)
+    dtype = str(values.dtype).removeprefix("torch.").replace("bfloat16", "float32")
     if dtype == "object" or np.dtype(dtype).kind not in "biuf":
-        raise TypeError(f"{name} has dtype {within.dtype}; give a mask of bool, or weights of at least 0")
-    if not differ_in_size(within) and tuple(within.shape) == (int(band.shape[0]),):
-        return within
+        raise TypeError(f"{what} has dtype {values.dtype}; give a mask of bool, or weights of at least 0")
+    n = int(band.shape[0])
+    if not differ_in_size(values) and tuple(values.shape) == (n,):
+        mask = to_numpy(values)
+        if mask.dtype != bool and not np.isin(mask, (0, 1, 255)).all():
+            raise ValueError(
+                f"within of {name!r} holds one value per image: give bool, True for images of the subgroup"
+            )
+        return "subgroup", mask.astype(bool)
     if differ_in_size(band):
-        within = singly(within)
-    if not differ_in_size(within) and tuple(within.shape) != tuple(band.shape):
+        values = singly(values)
+    if not differ_in_size(values) and tuple(values.shape) != tuple(band.shape):
         raise ValueError(
-            f"{name} has shape {tuple(within.shape)}; give {tuple(band.shape)}, one value per image and pixel, or "
-            f"({int(band.shape[0])},), one per image"
+            f"{what} has shape {tuple(values.shape)}; give {tuple(band.shape)}, one value per image and pixel, or "
+            f"({n},), one per image"
         )
-    check_same_shape(band=band, **{name: within})
-    return within
-
-
-def _subgroup(values: Any, name: str) -> Array:
-    mask = to_numpy(values)
-    if mask.dtype != bool and not np.isin(mask, (0, 1, 255)).all():
-        raise ValueError(f"within of {name!r} holds one value per image: give bool, True for images of the subgroup")
-    return mask.astype(bool)
+    check_same_shape(band=band, **{what: values})
+    return "weights" if np.dtype(dtype).kind == "f" else "region", values

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...images.library import Array
-from ..block import Grouping
+from ..block import Grouping, State
 
 REMEDY = "calibrate again"
 
@@ -20,6 +20,19 @@ def load_grouping(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> 
         return Grouping._kinds[kind].from_state(meta, arrays)
     except (KeyError, AttributeError, IndexError) as error:
         raise ValueError(f"groups of kind {kind!r} cannot be made of this state: {error!r} is missing") from error
+
+
+def packed(grouping: Grouping, start: str) -> State:
+    """What a file holds of a grouping, its kind and numbers, and arrays whose names begin so."""
+    meta, arrays = grouping.state()
+    return {"kind": grouping.kind, **meta}, {start + name: x for name, x in arrays.items()}
+
+
+def unpacked(meta: dict[str, Any], arrays: dict[str, Array], start: str) -> Grouping:
+    """The grouping that `packed` described, from these arrays and perhaps others."""
+    numbers = {name: x for name, x in meta.items() if name != "kind"}
+    within = {name.removeprefix(start): x for name, x in arrays.items() if name.startswith(start)}
+    return load_grouping(meta["kind"], numbers, within)
 
 
 # ---------------------------------------------------------------- arrays of a stored grouping

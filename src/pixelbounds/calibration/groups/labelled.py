@@ -24,7 +24,7 @@ from ...images.library import Array
 from ..block import Block, Grouping, State
 from ..data import CalibrationData, check_fitting
 from ..provenance import remembered
-from .contract import ascending, load_grouping, refuse, stored, whole_numbers, without_gaps
+from .contract import ascending, packed, refuse, stored, unpacked, whole_numbers, without_gaps
 
 NO_LABELS = "this calibration uses labels of the images: give labels=, one whole number per image and pixel (--labels)"
 _MOST_LABELS = 1024
@@ -93,18 +93,15 @@ class LabelledGroups(Grouping):
 
     def state(self) -> State:
         """Labels, table, and the inner groups."""
-        meta, arrays = self.inner.state()
-        inside = {f"inner.{name}": x for name, x in arrays.items()}
-        return {"inner": {"kind": self.inner.kind, **meta}}, {"values": self.values, "table": self.table, **inside}
+        inner, arrays = packed(self.inner, "inner.")
+        return {"inner": inner}, {"values": self.values, "table": self.table, **arrays}
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> LabelledGroups:
         """From labels, table and inner groups."""
-        inside = dict(meta["inner"])
-        kind = inside.pop("kind")
-        if kind == cls.kind:
+        if meta["inner"].get("kind") == cls.kind:
             raise refuse("inner groups", "are groups within labels themselves")
-        inner = load_grouping(kind, inside, _within(arrays, "inner."))
+        inner = unpacked(meta["inner"], arrays, "inner.")
         values = _values(arrays, "values")
         table = whole_numbers(arrays, "table", 2, 0, _MOST - 1)
         if table.shape != (len(values) + 1, inner.count):
@@ -116,10 +113,6 @@ class LabelledGroups(Grouping):
         if any((grouping.pools[row] != last - last.min()).any() for row in table):
             raise refuse("table", "has a group of both sides, or one that is also for other labels")
         return grouping
-
-
-def _within(arrays: dict[str, Array], start: str) -> dict[str, Array]:
-    return {name.removeprefix(start): x for name, x in arrays.items() if name.startswith(start)}
 
 
 def _values(arrays: dict[str, Array], name: str) -> Array:

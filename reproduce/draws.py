@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pixelbounds.calibration.bounds import greatest_loss
-from pixelbounds.calibration.data import CalibrationData, LocalData
+from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.band_bins import fit_band_groups
 from pixelbounds.calibration.methods import KRCPS, RCPS, Frontier, Method
 from pixelbounds.calibration.promises import share
@@ -69,7 +69,7 @@ class Draw:
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng([self.experiment.draws.seed, self.number])
 
-    def data(self, band: str, images: Array, *, features: bool = False, units: bool = False) -> LocalData:
+    def data(self, band: str, images: Array, *, features: bool = False, units: bool = False) -> CalibrationData:
         """Truth and band of some images."""
         part = self.material.band(band).map(lambda x: x[images], checked=True)
         if band == "multiplicative":
@@ -79,7 +79,7 @@ class Draw:
         made: Any = CalibrationData(self.material.truth[images], part, ids, None, extra, LIMITS)
         return made
 
-    def both(self, band: str, features: bool = False) -> tuple[LocalData, LocalData]:
+    def both(self, band: str, features: bool = False) -> tuple[CalibrationData, CalibrationData]:
         """Truth and band of the images for calibration, and of those for validation."""
         cal, val = self.images
         return self.data(band, cal, features=features), self.data(band, val, features=features)
@@ -89,7 +89,7 @@ class Draw:
         """What the experiment promises."""
         return Target([share(self.experiment.task.risk_level)], self.experiment.task.failure_prob)
 
-    def fit(self, data: LocalData, method: Method) -> Fitted:
+    def fit(self, data: CalibrationData, method: Method) -> Fitted:
         """A method on calibration images."""
         return fit(data, method, self.target, self.seed)
 
@@ -109,12 +109,14 @@ class Draw:
         name = "printed_fresh" if band == "printed" else "fresh"
         return self.material[name][images] if name in self.material.arrays else None
 
-    def record(self, row: str, fitted: Fitted, bound: str, held_out: LocalData, **more: Any) -> DrawRecord:
+    def record(self, row: str, fitted: Fitted, bound: str, held_out: CalibrationData, **more: Any) -> DrawRecord:
         """What a row gives on the validation images."""
         outcome = certified(fitted, bound)
         return {**self.measured(row, fitted.path.grouping, outcome, held_out), "certifying": fitted.certifying, **more}
 
-    def measured(self, row: str, grouping: Any, outcome: Certified, held_out: LocalData, **more: Any) -> DrawRecord:
+    def measured(
+        self, row: str, grouping: Any, outcome: Certified, held_out: CalibrationData, **more: Any
+    ) -> DrawRecord:
         """What widenings give on held-out images; nothing moved where the band suffices as it is."""
         fresh = self.fresh(self.images[1], row.split("/")[0])
         return {"row": row, **measure(held_out, grouping, outcome.widening, fresh), "certifying": 0,
@@ -173,7 +175,7 @@ def _frontier(draw: Draw) -> Iterator[DrawRecord]:
         found = draw.measured(f"calibrated/{procedure}/none", grouping, limit, val)
         yield found
     best = found | {"row": "calibrated/oracle/none"}
-    tried: list[tuple[LocalData, Any]] = [(val, grouping), (val, "band")]
+    tried: list[tuple[CalibrationData, Any]] = [(val, grouping), (val, "band")]
     tried += [(val, "learned")] if draw.frontier.groups is None else []
     if draw.has_features:
         tried.append((draw.data("calibrated", draw.images[1], features=True), None))

@@ -245,9 +245,6 @@ class CalibrationData:
         _check_scales(self, images)
 
 
-LocalData = CalibrationData  # until reproduce/draws.py says so
-
-
 # ---------------------------------------------------------------- images at the door
 
 

@@ -19,7 +19,7 @@ SLOW = {  # below the root: a folder, a file, or the start of a test's name; wha
     "documents": "tests/formats/test_matrix.py tests/test_code_blocks.py tests/test_documents.py tests/test_site.py",
     "processes": "tests/properties/test_faults.py tests/properties/test_fuzz.py tests/properties/test_hostile_files.py"
     " tests/properties/test_garbage.py tests/cli/test_monitor_command.py tests/cli/test_first_hour.py"
-    " tests/federated/test_engine.py tests/formats/test_archive.py"
+    " tests/federated/test_engine.py tests/formats/test_archive.py tests/cli/test_archive_command.py"
     " tests/cli/test_failures.py::test_an_interrupt tests/cli/test_failures.py::test_a_command_that_hangs"
     " tests/cli/test_options.py::test_a_closed_pipe tests/cli/test_array_files.py::test_standard_output"
     " tests/formats/test_dicom_maps.py::test_every_object_passes_dciodvfy",

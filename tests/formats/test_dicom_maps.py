@@ -68,6 +68,9 @@ SERIES = {
     "twelve bits": lambda folder: write_dicom(folder, VALUES, BitsStored=12, HighBit=11, PixelRepresentation=0),
     "NIfTI": lambda folder: write_nifti(folder / "scan.nii.gz", VALUES, axes="RAS", slope=2.0, intercept=-1.0),
 }
+WARNINGS = (  # of dciodvfy, as docs/research/dicom.md lists them
+    "needed to build DICOMDIR", "Laterality", "not present in standard", "<QUANTITY>", "CodingSchemeDesignator"
+)  # fmt: skip
 
 
 def intervals(images, seed=0):
@@ -162,18 +165,14 @@ def test_every_object_says_what_it_was_made_by(tmp_path):
     SERIES["NIfTI"](tmp_path / "other")
     for scan, out in (("scan", "maps"), ("other", "map.nii.gz")):
         images = open_images(tmp_path / scan)
-        rest = {
-            "like": images,
-            "about": about,
-            "parametric": out == "maps",
-            "masks": trusted(intervals(images), images, 20),
-        }
+        rest = {"like": images, "about": about, "masks": trusted(intervals(images), images, 20)}
+        rest |= {"report": {"bright": images.pixels > 0.5}} if out == "maps" else {}
         write_interval(tmp_path / out, intervals(images), **rest)
     said = [pydicom.dcmread(file).ContributingEquipmentSequence for file in (tmp_path / "maps").rglob("*.dcm")]
     texts = [" ".join(item.get("ContributionDescription", "") for item in items) for items in said]
     for file in tmp_path.glob("map_*.nii.gz"):
         texts += [str(x.get_content()) for x in nibabel.load(file).header.extensions]
-    assert len(texts) == 5 * 4 + 5 + 5
+    assert len(texts) == 5 * 4 + 5 + 2 + 5  # captures, Parametric Maps and mask, structures and report; NIfTI
     for text in texts:
         assert all(word in text for word in ("pixelbounds 0.", *about.values())), text
 
@@ -259,5 +258,7 @@ def test_every_object_passes_dciodvfy(tmp_path, kind, identifiers):
         if "_00" in file.name and not file.name.endswith("_001.dcm"):
             continue
         verdict = subprocess.run(["dciodvfy", "-new", file], capture_output=True, text=True)
-        errors = [line for line in (verdict.stdout + verdict.stderr).splitlines() if line.startswith("Error")]
-        assert not errors, f"{file.relative_to(tmp_path)}: {errors}"
+        lines = (verdict.stdout + verdict.stderr).splitlines()
+        wrong = [x for x in lines if x.startswith("Error")]
+        wrong += [x for x in lines if x.startswith("Warning") and not any(known in x for known in WARNINGS)]
+        assert not wrong, f"{file.relative_to(tmp_path)}: {wrong}"

@@ -132,6 +132,9 @@ def test_what_raises_midway_loses_nothing_and_goes_on_to_the_same_bits(tmp_path)
     assert len(seen) > 3  # and told of while it is drawn
     assert sampler.seeds[4] == sampler.seeds[0]  # a finished image is drawn again, to see that the seed is kept
     assert len(set(sampler.seeds)) == N
+    drawn = len(sampler.seeds)
+    assert len(sample_function_to(sampler, Y, out, samples=M, name="broken")) == N  # it is finished: nothing is drawn
+    assert len(sampler.seeds) == drawn
     wanted = bands_from(sampler, Y, samples=M, out=tmp_path / "whole.zarr", name="broken")
     np.testing.assert_array_equal(open_run(out)["lower"][:], wanted.lower[:])
 

@@ -158,7 +158,7 @@ def called_by_name(folder: Path) -> set[str]:
     for file in files_of(folder):
         for node in nodes_of(file.read_text()):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                words.add(node.value.lower())
+                words.add(node.value.lower().replace("_", "-"))
             elif isinstance(node, ast.Attribute):
                 words.add(node.attr.lower())
     return words

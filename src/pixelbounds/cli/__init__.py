@@ -16,7 +16,7 @@ _PANELS = {  # files of commands; what a newcomer needs first comes first
     "Begin": ("demo", "plan", "info"),
     "From truth and bands to intervals": ("calibrate", "apply", "evaluate", "report", "card"),
     "Networks and samplers": ("sample", "train", "ensemble"),
-    "After deployment": ("monitor", "anytime"),
+    "After deployment": ("monitor", "anytime", "archive"),
     "Elsewhere": ("federated", "pccp"),
 }
 _GROUPS = {

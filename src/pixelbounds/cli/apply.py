@@ -26,7 +26,8 @@ def apply_command(
     read: Annotated[ReadOptions, ("miscoverage", "kind", "key", "window", "raw", "skip_bad", "fill_missing")],
     large: Resources,
     like: Annotated[
-        Path | None, typer.Option(help="A NIfTI file or DICOM folder whose geometry the intervals get.")
+        Path | None,
+        typer.Option("--like", "--from", help="NIfTI, DICOM or address of a series: the geometry of the intervals."),
     ] = None,
     tolerance: Annotated[
         float | None,
@@ -44,6 +45,9 @@ def apply_command(
     structures: Annotated[
         Path | None, typer.Option(help="A label map or SEG of these images, whose structures are reported, too.")
     ] = None,
+    send: Annotated[
+        str | None, typer.Option(metavar="URL", help="DICOM: also store it in an archive, https://HOST/dicom-web.")
+    ] = None,
     identifiers: Identifiers = "pseudonym",
     force: Force = False,
     features: Features = None,
@@ -58,8 +62,8 @@ def apply_command(
     with large.reporting("widening") as resources:
         done = apply_files(
             calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance, trust=trust,
-            parametric=parametric, report=report, structures=structures, replace=force, identifiers=identifiers,
-            reading=read.reading(), resources=resources,
+            parametric=parametric, report=report, structures=structures, send=send, replace=force,
+            identifiers=identifiers, reading=read.reading(), resources=resources,
         )  # fmt: skip
     n, *pixels = done.shape
     rows = {
@@ -78,7 +82,9 @@ def apply_command(
             + " from the same source"
         )
     rows |= {"written": written(*done.files), **skipped_in_words(done.skipped)}
-    names = "shape", "mean_length", "open_share", "skipped", "conformal_p_values"
+    if done.sent is not None:
+        rows["sent"] = f"{done.sent} objects that {send} did not have"
+    names = "shape", "mean_length", "open_share", "skipped", "conformal_p_values", "sent"
     facts = {name: getattr(done, name) for name in names} | {
         "file": str(done.path),
         "files": [str(x) for x in done.files],

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..workflows.request import ReadOptions, Resources
 from .command import Outcome, bar, command, tell
-
-if TYPE_CHECKING:
-    from ..samplers import Sampler
-    from ..workflows import SampleOptions
-
 
 _how = partial(typer.Option, rich_help_panel="Sampler")
 _kept = partial(typer.Option, rich_help_panel="What is drawn and kept")
@@ -83,79 +77,21 @@ def sample_command(
     from ..execution import let_threads_sleep
 
     let_threads_sleep()  # before torch is loaded
-    from ..formats.opener import open_images
-    from ..formats.scans import patients_digest
-    from ..samplers import sample_function_to
-    from ..workflows import SampleOptions, sample_to
+    from ..workflows import Inverse, SampleOptions, sample_files
 
-    options = SampleOptions(**vars(how))
-    sampler = _sampler(network, options, problem, method, sweeps)
-    seen = open_images(observations, key=key, window=read.reading().mapping, clip=False, spectra=sampler is not None)
-    chosen = _range(images, len(seen))
     with bar("sampling", of="samples") as advance:
-        shared: dict[str, Any] = {
-            "images": chosen, "measure": seen.measure, "patients": patients_digest(seen, chosen),
-            "scheduler": large.scheduler, "tell": tell, "progress": advance,
-        }  # fmt: skip
-        if sampler is None:
-            run = sample_to(network, seen.pixels, out, options, **shared)
-        else:
-            run = sample_function_to(sampler, seen.pixels, out, **_run_options(options, sampler, network), **shared)
+        run = sample_files(
+            network, observations, out, SampleOptions(**vars(how)), window=read.reading().mapping, key=key,
+            images=None if images is None else partial(_range, images), inverse=Inverse(problem, method, sweeps),
+            scheduler=large.scheduler, tell=tell, progress=advance,
+        )  # fmt: skip
     return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
 
 
-def _sampler(
-    network: str, options: SampleOptions, problem: Path | None, method: str | None, sweeps: int | None
-) -> Sampler | None:
-    """A function, or a network that inverts a linear problem; None: a network that denoises, or predicts."""
-    from ..samplers import LinearSampler, load_sampler
-
-    guidance = {"--problem": problem, "--method": method, "--sweeps": sweeps}
-    usual = {"--sigma0": options.sigma_0, "--compile": options.compile}
-    wrong, why = guidance, "without --problem a network denoises"
-    if is_function(network):
-        chosen = {"--sampler": options.sampler, "--steps": options.steps}
-        chosen |= {"--batch": options.batch, "--device": options.device}
-        wrong, why = usual | chosen | guidance, "a function has settings of its own"
-    elif problem is not None:
-        wrong, why = usual, "with --problem the network is differentiated, and the file says what its noise is"
-    given = [name for name, value in wrong.items() if value is not None]
-    if given:
-        raise typer.BadParameter(f"{why}; leave {', '.join(given)} out")
-    if is_function(network):
-        return load_sampler(network)
-    if problem is None:
-        return None
-    from ..diffusion.inverse import Guidance
-    from ..problems import read_problem
-
-    settings: dict[str, Any] = {"method": method, "sweeps": sweeps, "sampler": options.sampler, "steps": options.steps}
-    how = Guidance(**{name: value for name, value in settings.items() if value is not None})
-    return LinearSampler(network, read_problem(problem), how, options.device, options.batch)
-
-
-def _run_options(options: SampleOptions, sampler: Sampler, text: str) -> dict[str, Any]:
-    """Options of a run that any sampler takes."""
-    names = ("samples", "miscoverage", "held_out", "keep_samples", "seed", "repair")
-    given = {name: getattr(options, name) for name in names}
-    given["name"] = text if is_function(text) else None
-    given["limits"] = options.limits or getattr(sampler, "limits", None)
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def is_function(text: str) -> bool:
-    """Whether the first word names a function, and no file.
-
-    >>> is_function("mine.samplers:draw"), is_function("run/score.safetensors")
-    (True, False)
-    """
-    return re.fullmatch(r"[\w.]+:[\w.]+", text) is not None and not Path(text).exists()
-
-
-def _range(text: str | None, n: int) -> range:
+def _range(text: str, n: int) -> range:
     """START:STOP, either of which may be left out."""
     try:
-        start, stop = (int(part) if part.strip() else None for part in (text or ":").split(":"))
+        start, stop = (int(part) if part.strip() else None for part in text.split(":"))
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no range; write START:STOP, e.g. 0:100", param_hint="--images") from None
     chosen = range(n)[start:stop]

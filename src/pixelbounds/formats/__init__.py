@@ -9,6 +9,7 @@ pictures.py    folders and zips of pictures
 nifti.py       volumes as slices, and back
 dicom.py       series as slices; segmentations.py: DICOM segmentations as labels
 dicom_maps.py  maps as secondary captures, Parametric Maps and segmentations; dicom_report.py: a report of them
+dicomweb.py    series of an archive, and maps into it
 identifiers.py what of the people behind images goes along into outputs
 label_maps.py  label maps and masks beside the images
 """

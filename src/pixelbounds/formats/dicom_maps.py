@@ -27,6 +27,7 @@ from ..storage.version import VERSION
 from .scans import Scan, needed
 
 PARAMETRIC = "parametric"  # the folder of Parametric Maps beside those of secondary captures
+SCHEME = "99PIXELBOUNDS"  # of codes of our own
 SEPARATOR = " | "  # between what maps say that they were made by
 _MOST = 2**16 - 1
 _FINEST = -15  # 2**-15 is the finest power of two that fits into 16 characters
@@ -330,6 +331,7 @@ def _parametric(maps: MapsOfScan, part: Part, order: int) -> Any:
     mapping = highdicom.pm.RealWorldValueMapping(
         part.name.upper(), common["content_description"], concept(value, "UCUM", meaning),
         (float(frames.min()), float(frames.max())), slope=1.0, intercept=0.0,
+        quantity_definition=concept(part.name, SCHEME, common["content_description"]),  # which 3D Slicer asks for
     )  # fmt: skip
     width, level = part.window
     data = highdicom.pm.ParametricMap(

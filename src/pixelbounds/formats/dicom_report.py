@@ -15,10 +15,9 @@ import numpy as np
 
 from ..images.library import Array
 from ..storage.version import VERSION
-from .dicom_maps import SEPARATOR, UCUM, MapsOfScan, Part, concept, segmentation, uid_of
+from .dicom_maps import SCHEME, SEPARATOR, UCUM, MapsOfScan, Part, concept, segmentation, uid_of
 from .scans import FormatError, needed
 
-_SCHEME = "99PIXELBOUNDS"  # of codes of our own
 _MEANS = {"lower": "Mean lower end", "upper": "Mean upper end", "length": "Mean interval length"}
 _SERIES = 200  # is numbered so, ten times the source's further
 
@@ -82,9 +81,9 @@ def _measurements(maps: MapsOfScan, mask: Array, objects: Mapping[str, Any]) -> 
     closed = mask & ~np.asarray(parts["length"].open)
     voxels, inside = int(mask.sum()), int(closed.sum())
     count = concept("{voxels}", "UCUM", "voxels")
-    rows = [sr.Measurement(concept("voxels", _SCHEME, "Number of voxels"), voxels, count)]
+    rows = [sr.Measurement(concept("voxels", SCHEME, "Number of voxels"), voxels, count)]
     if voxels:
-        share = concept("open", _SCHEME, "Share of voxels with an end beyond the window")
+        share = concept("open", SCHEME, "Share of voxels with an end beyond the window")
         rows.append(sr.Measurement(share, 100 * (voxels - inside) / voxels, concept("%", "UCUM", "percent")))
     for name, meaning in _MEANS.items():
         if not inside:
@@ -92,6 +91,6 @@ def _measurements(maps: MapsOfScan, mask: Array, objects: Mapping[str, Any]) -> 
         value, unit = UCUM.get(parts[name].unit, (parts[name].unit[:16], parts[name].unit))
         image = sr.SourceImageForMeasurement.from_source_image(objects[name])
         mean = float(parts[name].values[closed].mean(dtype=np.float64))
-        what = concept(f"mean-{name}", _SCHEME, f"{meaning} of closed intervals")
+        what = concept(f"mean-{name}", SCHEME, f"{meaning} of closed intervals")
         rows.append(sr.Measurement(what, mean, concept(value, "UCUM", unit), referenced_images=[image]))
     return rows

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..execution.runner import Progress, silent
+from ..execution.runner import Progress, current, silent
 from ..storage.files import check_regular
 from .arrays import ARRAY_SUFFIXES, FilePath, is_store, near, open_arrays
 from .dicom import is_dicom, read_dicom
+from .dicomweb import address_of, fetch_series
 from .maps import is_ours, maps_of
 from .nifti import NIFTI_SUFFIXES, read_nifti
 from .pictures import PICTURE_SUFFIXES, read_pictures
@@ -42,10 +43,15 @@ def open_images(
     other values need a window. Without `clip` what lies beyond the window lies beyond [0, 1], as it must in noisy
     observations. `size` crops each picture or slice to its central square and resizes it. `labels` are whole numbers:
     pictures give them as they are stored. Arrays of complex numbers are taken only where `spectra` are asked for. Of a
-    folder of DICOM maps that `apply` wrote, a `part` is read, such as lower.
+    folder of DICOM maps that `apply` wrote, a `part` is read, such as lower. The address of a series in an archive that
+    speaks DICOMweb, https://HOST/dicom-web/studies/UID/series/UID, is fetched.
     """
     path = Path(path)
     window = window if window == USUAL else check_window(window)
+    if path.parts[:1] in (("http:",), ("https:",)):
+        with current().folder() as folder:
+            fetch_series(address_of(path), folder / "series")
+            return read_dicom(folder / "series", window=window, clip=clip, size=size, progress=progress)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist{near(path)}; give {_KINDS}")
     check_regular(path)

@@ -171,7 +171,8 @@ def fill_run(
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         run = open_run(out)
-        differences = request_differences(run.group.attrs.get("request") or {}, run_request(about))
+        stored = run.group.attrs.get("request") or {}
+        differences = request_differences(stored, {"shape": stored.get("shape"), **run_request(about)})
         if differences:
             raise ValueError(f"{out} is another run: {'; '.join(differences)}; use the same, or another --out")
         damaged = next(run.damaged(), None)

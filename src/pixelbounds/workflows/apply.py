@@ -25,6 +25,8 @@ from ..evaluation.guarantee_check import StoredGuarantee
 from ..execution.blocks import InputHash, Maker, block_rows, fill, gather
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
+from ..formats.dicom import dicom_files
+from ..formats.dicomweb import store_files
 from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, open_bands, open_interval
 from ..formats.label_maps import open_label_map
@@ -60,7 +62,8 @@ class Applied:
 
     Of values seen through a window also the share of pixels with an open end, at its edge, and the mean length of the
     other intervals, NaN where there are none. `masks` says which pixels are trusted, if any, beside their share.
-    `conformal_p_values` are images farther out than all of the calibration's reference; None where it has none.
+    `conformal_p_values` are images farther out than all of the calibration's reference; None where it has none. `sent`
+    are the objects that an archive took.
     """
 
     path: Path
@@ -75,6 +78,7 @@ class Applied:
     conformal_p_values: tuple[int, ...] | None = None
     files: tuple[Path, ...] = ()
     measure: Measure | None = None
+    sent: int | None = None
 
     @property
     def expected_unusual(self) -> float | None:
@@ -97,6 +101,7 @@ def apply_files(
     parametric: bool = False,
     report: bool = False,
     structures: FilePath | None = None,
+    send: str | None = None,
     identifiers: str = "pseudonym",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
@@ -104,12 +109,14 @@ def apply_files(
     """Write the intervals of new bands: a zarr store block by block, resuming an interrupted call; .npz,
     NIfTI and DICOM through memory.
 
-    like           a NIfTI file or DICOM folder whose geometry the intervals get; by default that of the bands
+    like           a NIfTI file, DICOM folder or address of a series whose geometry the intervals get; by default that
+                   of the bands
     tolerance      write the mask of pixels whose interval is at most so long, as `trusted`, in the unit of the values
                    (HU where they were seen through a window; then intervals with an open end are not in the mask)
     trust          what `pb.trust` saved: its mask is written as `trusted`
     parametric     in a folder of DICOM also Parametric Maps, and masks as segmentations (SEG)
     report         beside these a structured report (DICOM SR, TID 1500), also about `structures`: a label map or SEG
+    send           store a folder of DICOM in this archive (DICOMweb) as well
     identifiers    `keep` what the files say of patients, and their names, or `drop` it; a `pseudonym` keeps patients
                    apart in an archive of DICOM
     """
@@ -117,8 +124,8 @@ def apply_files(
     reads = (calibration, bands, like, features, labels, structures, trust)
     report = report or structures is not None
     target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
-    if (parametric or report) and target.suffix:
-        asked = "--report" if report else "--parametric"
+    if (parametric or report or send) and target.suffix:
+        asked = "--report" if report else "--parametric" if parametric else "--send"
         raise ValueError(f"{asked} is for a folder of DICOM, but --out is {target}; name a folder, such as maps")
     loaded = load_calibration(calibration)
     with running(**vars(resources)) as execution:
@@ -147,7 +154,8 @@ def apply_files(
                 masks={name: (parts[name], said) for name, said in masks.said.items()},
                 report=_structures(structures, space) if report else None,
             )  # fmt: skip
-    return _applied(loaded, target, made.shape, lengths, marks, masks, measure, _files(Path(out), target))
+    done = _applied(loaded, target, made.shape, lengths, marks, masks, measure, _files(Path(out), target))
+    return done if send is None else dataclasses.replace(done, sent=store_files(send, dicom_files(target)))
 
 
 def _structures(path: FilePath | None, space: Images | None) -> dict[str, Any]:

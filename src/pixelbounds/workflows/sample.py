@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..execution.runner import Progress, Tell, silent
 from ..formats.arrays import FilePath
+from ..formats.opener import open_images
+from ..formats.scans import USUAL, Window, patients_digest
 from ..images.checks import Limits, check_limits
 from ..images.measure import Measure
 from ..samplers.loop import RunOptions, fill_run
@@ -14,6 +18,86 @@ from ..samplers.network_backend import NetworkBackend, SampleOptions, loaded, ne
 from ..samplers.observations import NoisyImages
 from ..samplers.runs import Run
 from ..storage.version import VERSION
+
+if TYPE_CHECKING:
+    from ..samplers import Sampler
+
+
+class Inverse(NamedTuple):
+    """What a score network inverts: a TOML file that declares it, and how; None of each where it denoises."""
+
+    problem: Path | None = None
+    method: str | None = None
+    sweeps: int | None = None
+
+
+def sample_files(
+    network: str,
+    observations: FilePath,
+    out: FilePath,
+    options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
+    *,
+    window: Window | str | None = USUAL,
+    key: str | None = None,
+    images: Callable[[int], range] | None = None,
+    inverse: Inverse = Inverse(),  # noqa: B008 - frozen
+    **shared: Any,
+) -> Run:
+    """Sample observations in files into the run `out`, with a network's file or a function, package.module:function.
+
+    `images` chooses a range of so many images; the rest is as in `sample_to`.
+    """
+    from ..samplers import sample_function_to
+
+    sampler = _sampler(network, options, inverse)
+    seen = open_images(observations, key=key, window=window, clip=False, spectra=sampler is not None)
+    chosen = range(len(seen)) if images is None else images(len(seen))
+    shared |= {"images": chosen, "measure": seen.measure, "patients": patients_digest(seen, chosen)}
+    if sampler is None:
+        return sample_to(network, seen.pixels, out, options, **shared)
+    names = ("samples", "miscoverage", "held_out", "keep_samples", "seed", "repair")
+    given = {name: getattr(options, name) for name in names}
+    given["name"] = network if is_function(network) else None
+    given["limits"] = options.limits or getattr(sampler, "limits", None)
+    given = {name: value for name, value in given.items() if value is not None}
+    return sample_function_to(sampler, seen.pixels, out, **given, **shared)
+
+
+def _sampler(network: str, options: SampleOptions, inverse: Inverse) -> Sampler | None:
+    """A function, or a network that inverts a linear problem; None: a network that denoises, or predicts."""
+    from ..samplers import LinearSampler, load_sampler
+
+    guidance = {f"--{name}": value for name, value in inverse._asdict().items()}
+    usual = {"--sigma0": options.sigma_0, "--compile": options.compile}
+    wrong, why = guidance, "without --problem a network denoises"
+    if is_function(network):
+        chosen = {f"--{name}": getattr(options, name) for name in ("sampler", "steps", "batch", "device")}
+        wrong, why = usual | chosen | guidance, "a function has settings of its own"
+    elif inverse.problem is not None:
+        wrong, why = usual, "with --problem the network is differentiated, and the file says what its noise is"
+    given = [name for name, value in wrong.items() if value is not None]
+    if given:
+        raise ValueError(f"{why}; leave {', '.join(given)} out")
+    if is_function(network):
+        return load_sampler(network)
+    if inverse.problem is None:
+        return None
+    from ..diffusion.inverse import Guidance
+    from ..problems import read_problem
+
+    settings = {name: getattr(options, name) for name in ("sampler", "steps")}
+    settings |= {"method": inverse.method, "sweeps": inverse.sweeps}
+    how = Guidance(**{name: value for name, value in settings.items() if value is not None})
+    return LinearSampler(network, read_problem(inverse.problem), how, options.device, options.batch)
+
+
+def is_function(text: str) -> bool:
+    """Whether the first word names a function, and no file.
+
+    >>> is_function("mine.samplers:draw"), is_function("run/score.safetensors")
+    (True, False)
+    """
+    return re.fullmatch(r"[\w.]+:[\w.]+", text) is not None and not Path(text).exists()
 
 
 def sample_to(

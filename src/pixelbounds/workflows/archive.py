@@ -1,0 +1,116 @@
+"""New series of an archive, each once: fetched, sampled, widened, counted by a monitor, and sent back as maps.
+
+A folder remembers what was done. Every step leaves its result there whole or not at all, or changes nothing when it is
+repeated: an interrupted run resumes, a monitor counts a batch once, maps have the same identifiers again, and what the
+archive has is not sent. So a call that is killed at any moment loses nothing and sends nothing twice: call again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..calibration.calibration import load_calibration
+from ..execution.runner import running
+from ..formats.arrays import FilePath, Reading
+from ..formats.dicom import dicom_files
+from ..formats.dicomweb import SeriesAddress, fetch_series, search_series
+from ..formats.scans import needed
+from ..monitoring import Status
+from ..storage.files import exclusive, replace_file, strict_json
+from .agreement import reading_for
+from .apply import apply_files, bands_for
+from .monitor import held_state
+from .request import Resources
+from .sample import SampleOptions, sample_files
+
+STATE = "monitor.safetensors"
+_LEDGER = "series.json"  # of each series: how many instances it had, and `waiting`, `done` or why it was refused
+_WAITING, _DONE = "waiting", "done"
+
+
+@dataclass(frozen=True)
+class ArchiveLook:
+    """Series that were done now, those that wait for the next look, those that were refused and why; the monitor."""
+
+    done: tuple[str, ...]
+    waiting: tuple[str, ...]
+    refused: Mapping[str, str]
+    sent: int
+    status: Status
+
+
+def look_at_archive(
+    calibration: FilePath,
+    network: str,
+    archive: str,
+    work: FilePath,
+    options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
+    *,
+    match: Mapping[str, str],
+    send: str | None = None,
+    maps: Mapping[str, Any] = {},
+    resources: Resources = Resources(),  # noqa: B008 - frozen
+) -> ArchiveLook:
+    """Do the series that match and had as many instances at the last look, so that they have arrived; `maps` are
+    arguments of `apply_files`.
+    """
+    ledger, under_way = Path(work) / _LEDGER, Path(work) / "series"
+    under_way.mkdir(parents=True, exist_ok=True)
+    done, waiting, refused, sent = [], [], {}, 0
+    with exclusive(under_way):
+        known: dict[str, list[Any]] = strict_json(ledger.read_bytes()) if ledger.exists() else {}
+        for address, count in search_series(archive, match).items():
+            uid = address.series
+            instances, state = known.get(uid, [0, _WAITING])
+            if instances != count:
+                waiting.append(uid)
+                state = _WAITING
+            elif state == _WAITING:
+                try:
+                    sent += _do(
+                        calibration, network, address, count, under_way, options, send or archive, maps, resources
+                    )
+                    state = _DONE
+                    done.append(uid)
+                except OSError:  # of the archive, or of this machine: no fault of the series
+                    raise
+                except ValueError as error:
+                    state = refused[uid] = str(error)
+            known[uid] = [count, state]
+            if known[uid] != [instances, _WAITING]:
+                replace_file(ledger, json.dumps(known, indent=1).encode())
+            if state == _DONE:
+                shutil.rmtree(under_way / uid, ignore_errors=True)
+        with held_state(ledger.with_name(STATE), calibration, None) as monitor:
+            status = monitor.status()
+    return ArchiveLook(tuple(done), tuple(waiting), refused, sent, status)
+
+
+def _do(
+    calibration: FilePath, network: str, address: SeriesAddress, count: int, under_way: Path, options: SampleOptions,
+    send: str, maps: Mapping[str, Any], resources: Resources,
+) -> int:  # fmt: skip
+    """Do one series; how many objects were sent."""
+    place = under_way / address.series / str(count)
+    place.mkdir(parents=True, exist_ok=True)
+    images, run, out = place / "images", place / "run.zarr", place / "maps"
+    if not images.is_dir():
+        fetch_series(address, images)
+    seen = reading_for(load_calibration(calibration), Reading())
+    seed = int.from_bytes(hashlib.sha256(address.series.encode()).digest()[:4])  # draws of each series are its own
+    sample_files(network, images, run, replace(options, seed=seed), window=seen.mapping)
+    done = apply_files(calibration, run, out, like=images, send=send, replace=True, resources=resources, **maps)
+    patient = needed("pydicom").dcmread(dicom_files(images)[0], stop_before_pixels=True).get("PatientID")
+    state = under_way.with_name(STATE)
+    with held_state(state, calibration, None) as monitor, running(**vars(resources)) as execution:
+        band, _ = bands_for(monitor.calibration, run, Reading(), execution).whole(execution, None)
+        units = [str(patient or address.series)] * len(band) if monitor.calibration.record.units else None
+        monitor.check_drift(band, units=units, batch=f"{address.series} {count}", when=time.time())
+    return done.sent or 0

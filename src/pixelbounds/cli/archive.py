@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..workflows.request import Resources
+from ..workflows.request import Identifiers, Resources
 from .command import ALARM, OK, WRONG_INPUT, Outcome, command, in_short, written
-from .options import Identifiers
 from .sample import SamplerOptions
 
 _OPTIONS = "sigma_0", "samples", "miscoverage", "sampler", "steps", "batch", "device", "compile"

@@ -179,19 +179,3 @@ def test_standard_output_holds_one_json_object_and_nothing_else(files, tmp_path)
 
 
 # ---------------------------------------------------------------- plan
-
-
-def test_a_plan_says_what_is_needed():
-    said = done("plan", "--risk-level", 0.05, "--failure-prob", 0.1, "--miscoverage", 0.05, "--images", 640)
-    rows = {row["bound"]: row for row in said["bounds"]}
-    assert said["samples"] == pb.least_samples(0.05) == 39
-    assert rows["betting"]["certifying"] == pb.least_images(0.05, 0.1)
-    assert 0 < rows["betting"]["slack"][0] < rows["hoeffding_bentkus"]["slack"][0] < rows["hoeffding"]["slack"][0]
-    assert 0.8 * rows["betting"]["slack"][0] < said["limit"][0] < rows["betting"]["slack"][0]
-    result = call("plan", "--risk-level", 0.05)
-    assert result.exit_code == 0
-    assert "needs at least 46 images" in flat(result.stdout)
-    assert "no bound needs less" in result.stdout
-    few = done("plan", "--risk-level", 0.05, "--method", "rcps", "--images", 44, "--images", 60)
-    assert few["limit"][0] is None  # 0.95**44 > 0.1
-    assert 0.03 < few["limit"][1] < 0.04

@@ -123,11 +123,3 @@ def test_bands_that_keep_the_promise_alone_are_told():
     positive = pb.Band(np.maximum(truth - 0.1, 0), truth + 0.1)
     times = pb.calibrate(truth, positive.with_family("multiplicative"), risk_level=0.2, method="rcps")
     assert "No interval is longer than its band" in times.note
-
-
-def test_patches_of_source_images_are_units_by_that_name():
-    truth, samples = world(80)
-    band = pb.calibrated_quantiles(samples, 0.1)
-    units = pb.Units(np.arange(80) // 2, name="source image")
-    cal = pb.calibrate(truth, band, risk_level=0.3, method="rcps", units=units)
-    assert "of a future source image" in cal.guarantee

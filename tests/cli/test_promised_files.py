@@ -116,21 +116,6 @@ def test_the_terminal_shows_a_table_and_a_file_of_promises_is_the_same(files, ca
     assert "edges, cap 50% 30%" in text
 
 
-def test_one_name_for_two_regions_is_refused_with_what_to_write(files, tmp_path):
-    at, out = files / "labels.npy", tmp_path / "x.safetensors"
-    pair = files / "truth.npy", files / "band.npz"
-    for words in (
-        [f"share:0.3,within={at}:2,name=heart", f"share:0.3,within={at}:3,name=heart"],
-        ["share:0.2,within=body", "share:0.2,within=body,dilated=1"],
-    ):
-        (tmp_path / "two.toml").write_text("\n".join(map(as_table, words)))
-        for given in (options(words), ["--promises", tmp_path / "two.toml"]):
-            result = call("calibrate", *pair, *given, *WORDS, "--out", out)
-            assert (result.exit_code, out.exists()) == (2, False), result.output
-            assert "different regions" in flat(result.stderr)
-            assert "(name=)" in flat(result.stderr)
-
-
 def test_promises_are_judged_by_the_same_ones_on_new_images(files, calibrated, tmp_path):
     new = files / "new_truth.npy", files / "new_band.npz"
     judge = "--calibration", files / "c.safetensors", "--units", "each"

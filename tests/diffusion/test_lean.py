@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from pixelbounds.diffusion import VESDE, LeanUNet, configuration, network_of, posterior_mean  # noqa: E402
+from pixelbounds.diffusion import VESDE, LeanUNet, NCSNpp, configuration, network_of, posterior_mean  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network, save_network  # noqa: E402
 from pixelbounds.diffusion.regression import n_conffusion, regressor  # noqa: E402
 from pixelbounds.diffusion.trainer import Settings, train  # noqa: E402
@@ -16,11 +16,11 @@ SDE = VESDE(0.01, 1.0)
 SMALL = {"base": 8, "multipliers": (1, 2), "size": 16}
 
 
-def awake(**changes):
+def awake(name="lean", **changes):
     """A small network whose zero layers were set off, so that its output says something."""
     torch.manual_seed(0)
-    network = network_of(configuration("lean", **(SMALL | changes))).eval()
-    assert isinstance(network, LeanUNet)
+    network = network_of(configuration(name, **(SMALL | changes))).eval()
+    assert isinstance(network, LeanUNet if name == "lean" else NCSNpp)
     for parameter in network.parameters():
         if not parameter.any():
             torch.nn.init.normal_(parameter, std=0.05)
@@ -28,7 +28,9 @@ def awake(**changes):
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 16, 16), (1, 3, 32, 20), (3, 1, 4, 8)])
-@pytest.mark.parametrize("changes", [{}, {"patch": 2}, {"multipliers": (1, 2, 2), "attention": (8,)}])
+@pytest.mark.parametrize("changes", [
+    {}, {"patch": 2}, {"multipliers": (1, 2, 2), "attention": (8,)}, {"name": "tiny"}, {"name": "tiny", "patch": 2},
+])  # fmt: skip
 def test_any_size_that_the_strides_divide_goes_through(shape, changes):
     network = awake(channels=shape[1], **changes)
     with torch.no_grad():
@@ -39,12 +41,13 @@ def test_any_size_that_the_strides_divide_goes_through(shape, changes):
         network(torch.zeros(1, shape[1], 6 * network.config.stride + 1, 16), torch.ones(1))
 
 
-def test_rows_of_a_batch_do_not_meet_and_their_levels_matter():
-    network, x, sigma = awake(), torch.randn(4, 1, 16, 16), torch.tensor([0.05, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("name", ["lean", "tiny"])
+def test_rows_of_a_batch_do_not_meet_and_their_levels_matter(name):
+    network, x, sigma = awake(name), torch.randn(4, 1, 16, 16), torch.tensor([0.05, 0.1, 0.5, 1.0])
     with torch.no_grad():
         whole, parts = network(x, sigma), torch.cat([network(x[i : i + 1], sigma[i : i + 1]) for i in range(4)])
         torch.testing.assert_close(whole, parts, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(whole, awake(divide_by_sigma=False)(x, sigma) / sigma[:, None, None, None])
+        torch.testing.assert_close(whole, awake(name, divide_by_sigma=False)(x, sigma) / sigma[:, None, None, None])
         assert not torch.allclose(whole * sigma[:, None, None, None], network(x, sigma.flip(0)), rtol=0.1)
         assert not network_of(network.config)(x, sigma).any()  # untrained, it says nothing
 

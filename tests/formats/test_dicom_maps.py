@@ -142,23 +142,6 @@ def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window
     assert list(mask.segment_numbers) == [1]
 
 
-def test_names_of_people_stay_behind(tmp_path):
-    write_dicom(tmp_path / "scan", VALUES)
-    images = open_images(tmp_path / "scan")
-    for identifiers in ("drop", "keep"):
-        out = tmp_path / identifiers
-        rest = {"like": images, "parametric": True, "masks": trusted(intervals(images), images, 9)}
-        write_interval(out, intervals(images), identifiers=identifiers, **rest)
-        for file in sorted((scan_of(out) / "parametric").iterdir()):
-            data = pydicom.dcmread(file)
-            there = "Doe" in str(data) or "P1" in str(data.PatientID) or "19700101" in str(data)
-            assert there == (identifiers == "keep"), file
-            assert data.StudyInstanceUID == "1.2"
-    first = {x.name: x.read_bytes() for x in (scan_of(tmp_path / "drop") / "parametric").iterdir()}
-    write_interval(tmp_path / "drop", intervals(images), identifiers="drop", **rest)
-    assert first == {x.name: x.read_bytes() for x in (scan_of(tmp_path / "drop") / "parametric").iterdir()}
-
-
 def test_every_object_says_what_it_was_made_by(tmp_path):
     about = {"guarantee": "at most 10% of the pixels", "calibration": "c0ffee", "source": "network with digest beef"}
     SERIES["plain"](tmp_path / "scan")

@@ -1,8 +1,5 @@
 """Nothing that tells whose images they are goes along into outputs, unless that is asked for."""
 
-import os
-import stat
-
 import numpy as np
 import pytest
 from commands import call, done
@@ -60,7 +57,7 @@ def tells(folder):
     return {word for data in written_bytes(folder) for word in WORDS if word in data}
 
 
-@pytest.mark.parametrize("name", ["maps", "maps.nii.gz", "maps.npz", "maps.zarr"])
+@pytest.mark.parametrize("name", ["parametric", "maps", "maps.nii.gz", "maps.npz", "maps.zarr"])
 @pytest.mark.parametrize("source", ["dicom", "nifti"])
 def test_outputs_tell_of_nobody_unless_asked(tmp_path, name, source):
     if source == "dicom":
@@ -71,7 +68,8 @@ def test_outputs_tell_of_nobody_unless_asked(tmp_path, name, source):
     images = open_images(tmp_path / "in")
     for identifiers in ("drop", "pseudonym", "keep"):
         (tmp_path / identifiers).mkdir()
-        write_interval(tmp_path / identifiers / name, around(images), like=images, identifiers=identifiers)
+        rest = {"like": images, "identifiers": identifiers, "parametric": name == "parametric"}
+        write_interval(tmp_path / identifiers / name, around(images), **rest)
     assert not tells(tmp_path / "drop")
     assert not tells(tmp_path / "pseudonym")
     assert tells(tmp_path / "keep") or (source, name) == ("dicom", "maps.nii.gz")  # its header has no place for them
@@ -172,17 +170,3 @@ def test_commands_drop_and_keep(tmp_path):
     assert not tells(tmp_path / "dropped")
     assert b"secret" in (tmp_path / "kept" / "page.html").read_bytes()
     assert call("apply", cal, bands, "--out", tmp_path / "x.npz", "--identifiers", "so").exit_code == 2
-
-
-@pytest.mark.parametrize("name", ["maps", "maps.nii.gz", "maps.npz", "maps.zarr"])
-def test_the_umask_says_who_may_read_maps(tmp_path, name):
-    write_dicom(tmp_path / "in", VALUES)
-    images = open_images(tmp_path / "in")
-    (tmp_path / "out").mkdir()
-    before = os.umask(0o077)
-    try:
-        write_interval(tmp_path / "out" / name, around(images), like=images)
-    finally:
-        os.umask(before)
-    for path in (tmp_path / "out").rglob("*"):
-        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path

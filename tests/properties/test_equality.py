@@ -42,12 +42,6 @@ def test_chunks_and_threads_change_no_bit(tmp_path, arrays, wanted, cut, threads
     assert type(current_runner()) is Runner
 
 
-@pytest.mark.parametrize("cut", ["one image", "many images"])
-def test_a_cluster_changes_no_bit(tmp_path, arrays, wanted, cut, client):
-    with execution.running(client):
-        assert calibrated(tmp_path, arrays, cut) == wanted[0].to_bytes()
-
-
 @pytest.mark.parametrize(
     "choices",
     [

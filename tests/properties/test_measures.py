@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import zarr
 from commands import call, done, flat
-from stores import write_run
 from tensors import as_tensor
 
 import pixelbounds as pb
@@ -109,26 +108,6 @@ def test_values_as_stored_stay_so(tmp_path):
     assert "--limits 0 1 is asked for, but the calibration has the limits -1024 3071" in flat(result.stderr)
     done("apply", cal, bands, "--like", new, "--out", tmp_path / "maps.nii.gz")
     assert not list(tmp_path.glob("maps_*open*"))  # no window, no open ends
-
-
-def test_a_run_knows_the_window_of_its_observations(wide, tmp_path):
-    about = {"kind": "conffusion", "limits": [0, 1], "sigma_0": 0.1, "network": 64 * "a", "passes": None}
-    about["measure"] = pb.Measure.of_window((2000, 0)).state()
-    run = tmp_path / "run.zarr"
-    with np.load(wide / "old.npz") as band:
-        ends = {name: band[name] for name in ("lower", "upper")}
-    images = [{"lower": low, "upper": high, "observation": low} for low, high in zip(*ends.values(), strict=True)]
-    write_run(run, about, range(2 * SCANS), (10, 8), {"lower": (), "upper": ()}, images)
-    cal = tmp_path / "cal.safetensors"
-    done("calibrate", wide / "old", run, *RISK, "--out", cal)  # the truth is seen as the observations were
-    assert pb.load_calibration(cal).measure == pb.Measure(-1000, 1000)
-    result = call("calibrate", wide / "old", run, *RISK, "--window", 400, 40, "--out", tmp_path / "other.safetensors")
-    assert result.exit_code == 2
-    assert "--window 400 40 is asked for, but" in flat(result.stderr)
-    group = zarr.open_group(run)
-    group.attrs["pixelbounds"] = {**group.attrs["pixelbounds"], "measure": pb.Measure.of_window((400, 40)).state()}
-    result = call("apply", cal, run, "--out", tmp_path / "i.npz")
-    assert "has window of -160 to 240 HU, but the calibration is about window of -1000" in flat(result.stderr)
 
 
 # ---------------------------------------------------------------- item 8: what is independent

@@ -80,14 +80,6 @@ def test_a_promise_by_units_is_about_units_and_one_by_images_about_images(record
     assert "each image counts the same, a scan of more than 20 images as one of 20" in cal.guarantee
 
 
-def test_the_risk_by_images_is_the_mean_over_images():
-    truth, band, unit = scans(np.random.default_rng(1), 80)
-    units = pb.Units(unit, weighting="images", max_images=LONG)
-    for bound in ("betting", "hoeffding_bentkus"):
-        cal = pb.calibrate(truth, band, risk_level=0.2, method="rcps", units=units, bound=bound)
-        assert cal.risk == pytest.approx(pb.losses.l01(truth, cal.apply(band)).mean(), abs=1e-12)
-
-
 # ---------------------------------------------------------------- 2: only the level is certified
 
 
@@ -270,21 +262,6 @@ def test_images_of_one_truth_are_told_and_are_no_reused_groups():
 
 
 # ---------------------------------------------------------------- 11: words
-
-
-def test_a_promise_for_pixels_of_any_channel():
-    rng = np.random.default_rng(0)
-    centre = rng.uniform(0.3, 0.7, (80, 4, 4, 3))
-    truth = centre + 0.1 * rng.standard_normal(centre.shape)
-    band = pb.Band(centre - 0.05, centre + 0.05)
-    loss = pb.losses.any_channel(axis=-1)
-    cal = pb.calibrate(truth, band, promises=[pb.loss(0.2, loss)], limits=None, method="rcps")
-    outside = ~cal.apply(band).contains(truth)
-    assert outside.any(axis=-1).mean() == pytest.approx(cal.risk, abs=1e-12)
-    assert cal.risk < 0.2
-    assert 'the loss "pixels missed in any channel" of a future image is on average at most 0.2' in cal.guarantee
-    refuses(lambda: pb.losses.any_channel(axis="last"), "axis", "-1")
-    refuses(lambda: pb.losses.any_channel(axis=7)(truth, cal.apply(band)), "axis is 7", "(80, 4, 4, 3)")
 
 
 # ---------------------------------------------------------------- 13: the planner

@@ -285,7 +285,8 @@ def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 
     return Band(lower, upper, source=quantile_source("naive", samples.shape[axis], a))
 
 
-def _moments(samples: Any, axis: int) -> tuple[Any, Any]:
+def _moments(samples: Any, axis: int) -> tuple[Any, Any, int]:
+    """Mean and deviation of the samples, and their number."""
     samples, axis = _checked(samples, axis)
     if samples.shape[axis] < 2:
         raise ValueError("one sample per image has no deviation; draw at least 2")
@@ -301,11 +302,7 @@ def _moments(samples: Any, axis: int) -> tuple[Any, Any]:
                 raise ImageError(_NOT_FINITE, image)
         return mean, deviation
 
-    return _reduce(samples, axis, reduction)
-
-
-def _of_moments(samples: Any, axis: int, kind: str) -> Source:
-    return Source(kind, samples=as_array(samples, "samples").shape[axis])
+    return *_reduce(samples, axis, reduction), int(samples.shape[axis])
 
 
 def mean_and_std(samples: Any, *, axis: int = 1, floor: float = FLOOR) -> Band:
@@ -318,14 +315,10 @@ def mean_and_std(samples: Any, *, axis: int = 1, floor: float = FLOOR) -> Band:
     """
     if check_number(floor, "floor") <= 0:
         raise ValueError(f"floor is {floor}; it must be positive, or a pixel that never varies cannot be covered")
-    mean, deviation = _moments(samples, axis)
+    mean, deviation, m = _moments(samples, axis)
     deviation = deviation.clip(min=floor)
-    return Band(
-        mean - deviation,
-        mean + deviation,
-        mean,
-        source=_of_moments(samples, axis, f"mean and deviation, floor {floor:g}"),
-    )
+    source = Source(f"mean and deviation, floor {floor:g}", samples=m)
+    return Band(mean - deviation, mean + deviation, mean, source=source)
 
 
 def narrow(samples: Any, *, axis: int = 1, deviations: float = NARROW) -> Band:
@@ -335,13 +328,10 @@ def narrow(samples: Any, *, axis: int = 1, deviations: float = NARROW) -> Band:
     """
     if check_number(deviations, "deviations") < 0:
         raise ValueError(f"deviations is {deviations}; it must be at least 0")
-    mean, deviation = _moments(samples, axis)
+    mean, deviation, m = _moments(samples, axis)
     half = deviation * deviations
-    return Band(
-        mean - half,
-        mean + half,
-        source=_of_moments(samples, axis, f"mean and {deviations:g} deviations, no entrywise coverage"),
-    )
+    source = Source(f"mean and {deviations:g} deviations, no entrywise coverage", samples=m)
+    return Band(mean - half, mean + half, source=source)
 
 
 # ---------------------------------------------------------------- bands of a regressor

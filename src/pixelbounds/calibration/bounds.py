@@ -57,10 +57,6 @@ def check_losses(losses: Any, first: int = 0) -> Array:
 # ---------------------------------------------------------------- tests of "the mean is at least level"
 
 
-def _hoeffding_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
-    return mean + sqrt(log(1 / failure_prob) / (2 * n)) < level
-
-
 def _bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
     successes = ceil(n * mean - _ROUNDING)  # the ceiling is essential; a sum of 7 must not become 8 by rounding
     return e * _binomial_tail(successes, n, level) < failure_prob
@@ -80,10 +76,6 @@ def _binomial_test(mean: float, n: int, failure_prob: float, level: float) -> bo
 def _hoeffding_bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
     below = exp(-n * _relative_entropy(min(mean, level), level)) < failure_prob
     return below or _bentkus_test(mean, n, failure_prob, level)
-
-
-def _conformal_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
-    return (n * mean + 1) / (n + 1) < level
 
 
 def _betting_test(losses: Array, failure_prob: float, level: float) -> bool:
@@ -183,10 +175,10 @@ BOUNDS: dict[str, ConfidenceBound] = {
     bound.__name__: bound for bound in (hoeffding, bentkus, hoeffding_bentkus, empirical_bernstein, betting, conformal)
 }
 _MEAN_TESTS: dict[ConfidenceBound, Callable[[float, int, float, float], bool]] = {
-    hoeffding: _hoeffding_test,
+    hoeffding: lambda mean, n, failure_prob, level: mean + sqrt(log(1 / failure_prob) / (2 * n)) < level,
     bentkus: _bentkus_test,
     hoeffding_bentkus: _hoeffding_bentkus_test,
-    conformal: _conformal_test,
+    conformal: lambda mean, n, failure_prob, level: (n * mean + 1) / (n + 1) < level,
     binomial: _binomial_test,
 }
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import (
-    VALIDITY_DOC,
     Limits,
     check_choice,
     check_count,
@@ -263,13 +262,7 @@ class Calibration:
             grid = self.record.pixels or tuple(self.record.settings.get(SIZES, ()))
             check_same_axes(grid, self.record.settings.get(AXES), band)
         if self.record.source != band.source:
-            differences = self.record.source.differences(band.source)
-            if differences:
-                raise ValueError(
-                    f"this band was made in another way than those of the calibration ({'; '.join(differences)}), and "
-                    "the guarantee does not hold for it: calibrate again with bands made in this way, or say how this "
-                    f"one was made, pixelbounds.Band(lower, upper, source=...); see {VALIDITY_DOC}"
-                )
+            self.record.source.check(band.source)
         if features is not None and self.inner.kind != "learned":
             raise ValueError(
                 f"features belong to learned groups, and these are of kind {self.inner.kind!r}: leave them out"

@@ -101,19 +101,17 @@ class KRCPS(Method):
         pixels = None
         if self.d_opt is not None:
             pixels = stratified_pixels(grouping, data.pixels, check_count(self.d_opt, "d_opt"), rng)
-        direction = self._direction(grouping.count)
+        direction = np.ones(grouping.count) if self.direction is None else _numbers(self.direction)
+        above = np.isfinite(direction) & (direction >= 0)
+        if direction.shape != (grouping.count,) or not above.all() or not direction.any():
+            raise ValueError(
+                f"direction is {self.direction!r}; it must hold {grouping.count} finite values of at least 0, not all "
+                "of them 0"
+            )
         offset = solve_program(data, fitting.images, grouping, target.level, gammas.tolist(), pixels).widening
         if isinstance(grouping, groupings.LabelledGroups):  # labels that none of these images has
             offset[grouping.table[-1]] = offset.max()
         return line_path(data, fitting.images, grouping, offset, direction, target.level)
-
-    def _direction(self, count: int) -> Array:
-        eta = np.ones(count) if self.direction is None else _numbers(self.direction)
-        if eta.shape != (count,) or not (np.isfinite(eta) & (eta >= 0)).all() or not eta.any():
-            raise ValueError(
-                f"direction is {self.direction!r}; it must hold {count} finite values of at least 0, not all of them 0"
-            )
-        return eta
 
 
 @dataclass(frozen=True, eq=False)

@@ -244,7 +244,7 @@ class _Forecast:
         """Images with the region that are left to certify it, of so many in all, with probability `SURE`."""
         from scipy.stats import binom
 
-        left = certifying(images, self.method, self._alike(one, bound), self.groups)
+        left = images - METHODS[self.method]().units_to_fit(images, self._alike(one, bound), labelled=self.groups)
         return left if one.prevalence == 1 else int(binom.ppf(1 - SURE, max(0, left), one.prevalence))
 
     def _alike(self, one: _Wanted, bound: ConfidenceBound) -> int:
@@ -292,11 +292,6 @@ class _Forecast:
         if one.kind == "tail":
             bound = for_zero_one(bound, len(losses), self.failure_prob, one.level)
         return rejects(bound, losses.astype(np.float64), self.failure_prob, one.level)
-
-
-def certifying(images: int, method: str, least: int, groups: bool = False) -> int:
-    """Images left to certify, of which a bound needs `least`, when a method has taken those that it fits on."""
-    return images - METHODS[method]().units_to_fit(images, least, labelled=groups)
 
 
 def _first(test: Callable[[int], bool], low: int, high: int) -> int:

@@ -94,12 +94,7 @@ class TrustMask:
     def apply(self, band: Band) -> Any:
         """Pixels of new images to be trusted: Band (n, *pixels) -> bool (n, *pixels)."""
         band = one_band(band)
-        differences = self.source.differences(band.source)
-        if differences:
-            raise ValueError(
-                f"this band was made in another way than those of the calibration ({'; '.join(differences)}); make "
-                "it in the same way, or calibrate again"
-            )
+        self.source.check(band.source)
         masks = [self._mask(read_block(band, i, i + 1, self.limits)) for i in range(len(band))]
         return like(np.concatenate(masks), band.lower)
 

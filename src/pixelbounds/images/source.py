@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from .checks import check_count, check_line, check_number
+from .checks import VALIDITY_DOC, check_count, check_line, check_number
 
 UNKNOWN = "unknown"
 NAMELESS_VALUES = "values, "  # how the kind begins where values are those of a function without a name
@@ -76,6 +76,16 @@ class Source:
             for name, mine in self.known.items()
             if theirs.get(name) != mine
         ]
+
+    def check(self, other: Source) -> None:
+        """Refuse a band that was made in another way than this one, which calibrated."""
+        differences = self.differences(other)
+        if differences:
+            raise ValueError(
+                f"this band was made in another way than those of the calibration ({'; '.join(differences)}), and the "
+                "guarantee does not hold for it: calibrate again with bands made in this way, or say how this one was "
+                f"made, pixelbounds.Band(lower, upper, source=...); see {VALIDITY_DOC}"
+            )
 
     # ------------------------------------------------------------ files
 

@@ -102,7 +102,10 @@ class LabelledGroups(Grouping):
         if meta["inner"].get("kind") == cls.kind:
             raise refuse("inner groups", "are groups within labels themselves")
         inner = unpacked(meta["inner"], arrays, "inner.")
-        values = _values(arrays, "values")
+        values = stored(arrays, "values", 1, "iu")
+        if not 0 < len(values) <= _MOST:
+            raise refuse("values", f"has {len(values)} values; it must hold 1 to {_MOST}")
+        values = ascending(np.ascontiguousarray(values, np.int64), "values")
         table = whole_numbers(arrays, "table", 2, 0, _MOST - 1)
         if table.shape != (len(values) + 1, inner.count):
             raise refuse(
@@ -113,14 +116,6 @@ class LabelledGroups(Grouping):
         if any((grouping.pools[row] != last - last.min()).any() for row in table):
             raise refuse("table", "has a group of both sides, or one that is also for other labels")
         return grouping
-
-
-def _values(arrays: dict[str, Array], name: str) -> Array:
-    """Different whole numbers, at least one."""
-    x = stored(arrays, name, 1, "iu")
-    if not 0 < len(x) <= _MOST:
-        raise refuse(name, f"has {len(x)} values; it must hold 1 to {_MOST}")
-    return ascending(np.ascontiguousarray(x, np.int64), name)
 
 
 def _flat(block: Block) -> Array:

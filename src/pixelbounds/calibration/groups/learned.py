@@ -66,7 +66,8 @@ def _feature_maps(block: Block) -> tuple[Array, int]:
     maps = np.empty((alike + 2 + further, len(block) * block.image_size), np.float32)
     width, level, near, far, gradient = maps[0], maps[1], maps[4], maps[5], maps[6]
     width_and_level(*block.flat_ends(), *block.limits, width, level)
-    axes = [_axis_view(shape, axis) for axis in spatial_axes(block.band.lower)]
+    along = spatial_axes(block.band.lower)
+    axes = [(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])) for axis in along]  # outer, length, inner
 
     def smooth(x: Array, size: int, out: Array) -> None:
         out[:] = x
@@ -90,11 +91,6 @@ def _feature_maps(block: Block) -> tuple[Array, int]:
             smooth(extra, 3, maps[10 + 2 * i])
             np.subtract(extra, level, out=maps[alike + 2 + i])
     return maps, alike
-
-
-def _axis_view(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """An axis of (n, *pixels) in memory: (outer, length, inner)."""
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def has_rooms(block: Block) -> bool:

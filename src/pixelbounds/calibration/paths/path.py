@@ -71,11 +71,13 @@ class Path:
         value = np.ascontiguousarray(score, np.float64)
         if len(label) and not 0 <= label.min() <= label.max() < len(self.points):
             raise IndexError(f"groups reach from {label.min()} to {label.max()}, but the path has {len(self.points)}")
-        return entry_scores(*self._steps, *self._index, label, value, value.view(np.int64))
+        return entry_scores(*self._steps, label, value, value.view(np.int64))
 
     @cached_property
-    def _steps(self) -> tuple[Array, Array]:
-        """Different widenings of each group, (K, S + 1), filled up with infinity, and where each is first reached."""
+    def _steps(self) -> tuple[Array, Array, int, Array]:
+        """Different widenings of each group, (K, S + 1), filled up with infinity, where each is first reached, and the
+        index of these widenings.
+        """
         fresh = np.ones(self.points.shape, bool)
         fresh[:, 1:] = self.points[:, 1:] > self.points[:, :-1]
         group, point = np.nonzero(fresh)
@@ -84,11 +86,7 @@ class Path:
         place = np.full(steps.shape, len(self), np.int32)
         steps[group, number] = self.points[group, point]
         place[group, number] = point
-        return steps, place
-
-    @cached_property
-    def _index(self) -> tuple[int, Array]:
-        return index_points(self._steps[0])
+        return steps, place, *index_points(steps)
 
 
 def index_points(points: Array) -> tuple[int, Array]:

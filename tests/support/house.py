@@ -33,7 +33,6 @@ ROOMS = (  # a room imports only rooms above it
     "cli",
 )
 ALONE = ("storage", "kernels")  # they import nothing of the package
-MOST_ENTRIES = 18
 MOST_LINES = 400
 NO_NAMES = {"utils", "util", "helpers", "common", "misc"}
 UNNAMED = {"__init__", "__main__"}
@@ -194,17 +193,6 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 # ---------------------------------------------------------------- the rules
 
 
-def few_entries(source: Path) -> list[str]:
-    """At most 18 rooms stand at the top."""
-    entries = entries_of(source)
-    if len(entries) <= MOST_ENTRIES:
-        return []
-    return [
-        f"{source} has {len(entries)} entries at its top, more than {MOST_ENTRIES}: {', '.join(entries)}; "
-        "move a file into the room that its subject belongs to"
-    ]
-
-
 def known_rooms(source: Path) -> list[str]:
     """The rooms are those of the design, none more and none less."""
     entries = set(entries_of(source))
@@ -221,13 +209,13 @@ def known_rooms(source: Path) -> list[str]:
 
 
 def imports_go_up(source: Path) -> list[str]:
-    """A room imports only rooms above it, also within functions and for type checkers."""
+    """A room imports only rooms above it, also in functions and for type checkers; those of ALONE import none."""
     found = []
     for file in files_of(source):
         room = room_of(file, source)
         if room not in ROOMS:
             continue
-        above = ROOMS[: ROOMS.index(room)]
+        above = () if room in ALONE else ROOMS[: ROOMS.index(room)]
         for each in imports_of(file, source):
             where = f"{short(file, source)}:{each.line}"
             if each.room == FRONT:
@@ -238,18 +226,6 @@ def imports_go_up(source: Path) -> list[str]:
                     "move the name up into a room that both may import, or pass it as an argument"
                 )
     return found
-
-
-def alone_stay_alone(source: Path) -> list[str]:
-    """`storage` and `kernels` import nothing of the package."""
-    return [
-        f"{short(file, source)}:{each.line} imports {each.module or source.name}, but {room_of(file, source)} imports "
-        "nothing of the package; pass what it needs as an argument"
-        for file in files_of(source)
-        if room_of(file, source) in ALONE
-        for each in imports_of(file, source)
-        if each.room != room_of(file, source)
-    ]
 
 
 def no_cycles(source: Path) -> list[str]:
@@ -290,21 +266,12 @@ def file_names_once(source: Path) -> list[str]:
     return found
 
 
-def files_are_nouns(source: Path) -> list[str]:
-    """No file is named by a verb in -ing."""
+def files_say_what_they_hold(source: Path) -> list[str]:
+    """No file is named by a verb in -ing, and none is a drawer for odds and ends."""
     return [
-        f"{short(file, source)} is named by a verb in -ing; name it by what it holds"
+        f"{short(file, source)} is named by a verb in -ing, or a drawer for odds and ends; name it by what it holds"
         for file in files_of(source)
-        if file.stem.endswith("ing")
-    ]
-
-
-def no_utils(source: Path) -> list[str]:
-    """No drawer for odds and ends."""
-    return [
-        f"{short(file, source)} is a drawer for odds and ends; put each function where its subject lives"
-        for file in files_of(source)
-        if NO_NAMES & {file.stem, *file.relative_to(source).parts[:-1]}
+        if file.stem.endswith("ing") or NO_NAMES & {file.stem, *file.relative_to(source).parts[:-1]}
     ]
 
 
@@ -341,14 +308,11 @@ def short_files(source: Path) -> list[str]:
 
 
 RULES: tuple[Rule, ...] = (
-    few_entries,
     known_rooms,
     imports_go_up,
-    alone_stay_alone,
     no_cycles,
     file_names_once,
-    files_are_nouns,
-    no_utils,
+    files_say_what_they_hold,
     public_names_once,
     no_hidden_channels,
     short_files,

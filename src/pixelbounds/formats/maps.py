@@ -15,6 +15,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, outward
-from ..images.library import Array, rows_of, to_numpy
+from ..images.library import Array, rows_of
 from ..images.measure import OPEN_ABOVE, OPEN_BELOW, SLACK, Measure, open_ends
 from ..storage.files import aside, swap_folder
 from ..storage.version import VERSION
@@ -43,7 +44,7 @@ from .dicom_maps import (
 from .dicom_report import write_structured_report
 from .identifiers import keeps, numbered_units, patients_of, scan_key
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
-from .scans import Geometry, Images, Scan, Window
+from .scans import Images, Scan, Window
 
 INTERVAL_SUFFIXES = (".zarr", ".npz", *NIFTI_SUFFIXES)
 MAP_PARTS = ("lower", "upper", "length", "open", *MASKS)  # NIfTI becomes NAME_lower, NAME_upper and so on
@@ -82,22 +83,44 @@ def write_interval(
         _check_measure(path, interval, like)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
-    parametric, masks = parametric or report is not None, masks or {}
+    parametric = parametric or report is not None
     if parametric and path.suffix:
         raise ValueError(
             f"{path} is one file, and Parametric Maps lie in a folder of DICOM; name a folder without ending"
         )
-    if path.suffix == ".zarr":
-        return _write_zarr(path, interval, _labels(like, who), about, masks)
-    if path.suffix == ".npz":
-        return _write_npz(path, interval, _labels(like, who), about, masks)
-    if path.name.endswith(NIFTI_SUFFIXES):
-        return _write_nifti(path, interval, _space(path, like), who, about, masks)
-    if path.suffix and not path.is_dir():
+    shown = _Shown(interval, about or {}, masks or {}, like, identifiers)
+    if path.suffix in (".zarr", ".npz"):
+        return (_write_zarr if path.suffix == ".zarr" else _write_npz)(path, shown, _labels(like, who))
+    nifti = path.name.endswith(NIFTI_SUFFIXES)
+    if path.suffix and not nifti and not path.is_dir():
         raise ValueError(
             f"{path} is of no known kind; end it in {', '.join(INTERVAL_SUFFIXES)}, or name a folder for DICOM"
         )
-    return _write_dicom(path, interval, _space(path, like), identifiers, about, masks, parametric, report)
+    if like is None or like.geometry is None:
+        raise ValueError(
+            f"{path} needs to know where the images lie; read them from NIfTI or DICOM and give them as like, "
+            "or write .zarr or .npz"
+        )
+    return _write_nifti(path, shown, who) if nifti else _write_dicom(path, shown, parametric, report)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """An interval and what goes along with it."""
+
+    interval: Interval
+    about: Mapping[str, Any]
+    masks: Masks
+    like: Any  # the images, with the space they lie in
+    identifiers: str
+
+    def rows(self, name: str, start: int, stop: int) -> Array:
+        """Images start..stop of an end, checked, or of a mask."""
+        if name in self.masks:
+            return rows_of(self.masks[name][0], start, stop)
+        rows = rows_of(getattr(self.interval, name), start, stop)
+        check_values(f"interval.{name}", rows, start)
+        return rows
 
 
 def _check_measure(path: Path, interval: Interval, like: Images) -> None:
@@ -107,15 +130,6 @@ def _check_measure(path: Path, interval: Interval, like: Images) -> None:
             f"{path} would hold wrong values: the interval is about {interval.measure}, but like was read as "
             f"{like.measure}; read it as the calibration's images were, window={interval.measure.window}"
         )
-
-
-def _space(path: Path, like: Images | None) -> Images:
-    if like is None or like.geometry is None:
-        raise ValueError(
-            f"{path} needs to know where the images lie; read them from NIfTI or DICOM and give them as like, "
-            "or write .zarr or .npz"
-        )
-    return like
 
 
 def _labels(like: Images | None, who: bool) -> dict[str, Array]:
@@ -166,20 +180,15 @@ def _replace(new: Path, path: Path) -> None:
 # ---------------------------------------------------------------- arrays
 
 
-def _write_zarr(
-    path: Path,
-    interval: Interval,
-    labels: dict[str, Array],
-    about: Mapping[str, Any] | None,
-    masks: Masks,
-) -> Path:
+def _write_zarr(path: Path, shown: _Shown, labels: dict[str, Array]) -> Path:
+    interval = shown.interval
     _check_free(path, "interval")
-    stated = {"kind": "interval", **(about or {}), **{name: x.tolist() for name, x in labels.items()}}
+    stated = {"kind": "interval", **shown.about, **{name: x.tolist() for name, x in labels.items()}}
     with aside(path) as folder:
         group = zarr.create_group(folder / "new", attributes={"pixelbounds": stated})
         step = max(1, _BLOCK_BYTES // rows_of(interval.lower, 0, 1).nbytes)
-        for name in ("lower", "upper", *masks):
-            first = _rows(interval, name, 0, 1, masks)
+        for name in ("lower", "upper", *shown.masks):
+            first = shown.rows(name, 0, 1)
             array = group.create_array(
                 name,
                 shape=tuple(interval.lower.shape),
@@ -190,35 +199,17 @@ def _write_zarr(
                 config={"write_empty_chunks": first.dtype.kind == "b"},
             )
             for start in range(0, len(interval), step):
-                rows = _rows(interval, name, start, min(start + step, len(interval)), masks)
+                rows = shown.rows(name, start, min(start + step, len(interval)))
                 for image, row in enumerate(rows, start):  # one chunk at a time: a failure leaves no other under way
                     array[image] = row
         swap_folder(folder / "new", path)
     return path
 
 
-def _rows(interval: Interval, name: str, start: int, stop: int, masks: Masks) -> Array:
-    """Images start..stop of a part of an interval, checked."""
-    if name in masks:
-        return rows_of(masks[name][0], start, stop)
-    rows = rows_of(getattr(interval, name), start, stop)
-    check_values(f"interval.{name}", rows, start)
-    return rows
-
-
-def _write_npz(
-    path: Path,
-    interval: Interval,
-    labels: dict[str, Array],
-    about: Mapping[str, Any] | None,
-    masks: Masks,
-) -> Path:
-    arrays = {name: to_numpy(getattr(interval, name)) for name in ("lower", "upper")}
-    for name, x in arrays.items():
-        check_values(f"interval.{name}", x, 0)
-    arrays |= {name: to_numpy(mask) for name, (mask, _) in masks.items()}
-    if about is not None:
-        arrays[ABOUT] = np.array(json.dumps({"kind": "interval", **about}))
+def _write_npz(path: Path, shown: _Shown, labels: dict[str, Array]) -> Path:
+    arrays = {name: shown.rows(name, 0, len(shown.interval)) for name in ("lower", "upper", *shown.masks)}
+    if shown.about:
+        arrays[ABOUT] = np.array(json.dumps({"kind": "interval", **shown.about}))
     with aside(path) as folder:
         np.savez(folder / "new.npz", allow_pickle=False, **arrays, **labels)
         _replace(folder / "new.npz", path)
@@ -255,14 +246,12 @@ def measured(lower: Array, upper: Array, window: Window | None, inverted: bool =
     return least + width * np.clip(lower - SLACK, 0, 1), least + width * np.clip(upper + SLACK, 0, 1)
 
 
-def _parts(interval: Interval, scan: Scan, geometry: Geometry, masks: Masks) -> list[Part]:
+def _parts(shown: _Shown, scan: Scan) -> list[Part]:
     """The parts of an interval of a scan, in its measure: ends and lengths in single precision, rounded outward; where
     there is a window, which ends are open; and its masks.
     """
-    lower = rows_of(interval.lower, scan.start, scan.stop)
-    upper = rows_of(interval.upper, scan.start, scan.stop)
-    check_values("interval.lower", lower, scan.start)
-    check_values("interval.upper", upper, scan.start)
+    geometry = shown.like.geometry
+    lower, upper = (shown.rows(name, scan.start, scan.stop) for name in ("lower", "upper"))
     window, measure = geometry.window, geometry.measure
     low, high = measured(lower, upper, window, scan.inverted)
     ends = np.zeros(low.shape, np.uint8)
@@ -286,50 +275,42 @@ def _parts(interval: Interval, scan: Scan, geometry: Geometry, masks: Masks) -> 
             "length": "of intervals whose ends both lie within the window; where one is open, far longer",
             "open": f"0: both ends within the window; 1: open {below}; 2: open {above}; 3: both, nothing is known",
         }
-    shown = None if measure.low is None or measure.high is None else (measure.low, measure.high)
+    ends_of_window = None if measure.low is None or measure.high is None else (measure.low, measure.high)
     longest = float(length[ends == 0].max(initial=0)) or 1.0
     parts = [
-        Part("lower", low, measure.unit, shown, comments["lower"], (ends & OPEN_BELOW) > 0),
-        Part("upper", high, measure.unit, shown, comments["upper"], (ends & OPEN_ABOVE) > 0),
+        Part("lower", low, measure.unit, ends_of_window, comments["lower"], (ends & OPEN_BELOW) > 0),
+        Part("upper", high, measure.unit, ends_of_window, comments["upper"], (ends & OPEN_ABOVE) > 0),
         Part("length", length, measure.unit, (0.0, longest), comments["length"], ends > 0),
     ]
     if window is not None:
         parts.append(Part("open", ends, "", (0.0, 3.0), comments["open"]))
-    for name, (mask, said) in masks.items():
+    for name, (mask, said) in shown.masks.items():
         parts.append(Part(name, rows_of(mask, scan.start, scan.stop).astype(np.uint8), "", (0.0, 1.0), said))
     return parts
 
 
-def _provenance(about: Mapping[str, Any] | None) -> str:
+def _provenance(about: Mapping[str, Any]) -> str:
     """What maps were made by, in words that every format can hold."""
-    stated = {"written by": f"pixelbounds {VERSION}", **(about or {})}
+    stated = {"written by": f"pixelbounds {VERSION}", **about}
     words = {"calibration": "calibration SHA-256", "source": "bands", "guarantee": "guarantee"}
     said = [f"{words.get(name, name)}: {stated[name]}" for name in ("written by", *words) if stated.get(name)]
     return SEPARATOR.join(said).encode("ascii", "replace").decode()
 
 
-def _write_nifti(
-    path: Path,
-    interval: Interval,
-    like: Images,
-    who: bool,
-    about: Mapping[str, Any] | None,
-    masks: Masks,
-) -> Path:
+def _write_nifti(path: Path, shown: _Shown, who: bool) -> Path:
     """A file for each part, NAME_lower.nii.gz; for several scans NAME_SCAN_lower.nii.gz, scans called by their numbers,
     scan_1, unless names are kept.
     """
-    assert like.geometry is not None
     suffix = path.name.removeprefix(stem(path.name))
-    scans = like.geometry.scans
+    scans = shown.like.geometry.scans
     finished: dict[str, list[str]] = {part: [] for part in MAP_PARTS}
     with aside(path) as folder:
         for number, scan in enumerate(scans, 1):
             called = scan.name.replace("/", "_") if who else f"{_SCAN}{number:0{len(str(len(scans)))}}"
             of_scan = f"_{called}" if len(scans) > 1 else ""
-            for part in _parts(interval, scan, like.geometry, masks):
+            for part in _parts(shown, scan):
                 name = f"{stem(path.name)}{of_scan}_{part.name}{suffix}"
-                write_volume(folder / name, part, scan, _provenance(about), who=who)
+                write_volume(folder / name, part, scan, _provenance(shown.about), who=who)
                 finished[part.name].append(name)
         names = [name for part in MAP_PARTS for name in finished[part]]
         for name in names:
@@ -337,24 +318,14 @@ def _write_nifti(
     return path.with_name(names[0])
 
 
-def _write_dicom(
-    path: Path,
-    interval: Interval,
-    like: Images,
-    identifiers: str,
-    about: Mapping[str, Any] | None,
-    masks: Masks,
-    parametric: bool,
-    report: Mapping[str, Any] | None,
-) -> Path:
+def _write_dicom(path: Path, shown: _Shown, parametric: bool, report: Mapping[str, Any] | None) -> Path:
     """A folder for each scan, scan_1 or, with what stands for its patient, scan_1_PATIENT; in it one for each part."""
-    assert like.geometry is not None
+    like = shown.like
     _check_free(path, "maps")
-    patients = patients_of(like, identifiers)
+    patients = patients_of(like, shown.identifiers)
     with aside(path) as folder:
         for number, (scan, patient) in enumerate(zip(like.geometry.scans, patients, strict=True), 1):
-            parts = _parts(interval, scan, like.geometry, masks)
-            maps = MapsOfScan(scan, parts, scan_key(like, scan), patient, _provenance(about))
+            maps = MapsOfScan(scan, _parts(shown, scan), scan_key(like, scan), patient, _provenance(shown.about))
             called = re.sub(r"[^A-Za-z0-9.-]+", "_", str(maps.sources[0].PatientID))
             place = folder / "new" / f"{_SCAN}{number:0{len(str(len(patients)))}}{f'_{called}' * bool(called)}"
             write_captures(place, maps)

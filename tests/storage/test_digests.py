@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pixelbounds.storage.digests import joined_digests, row_digests
+from pixelbounds.storage.store import joined_digests, row_digests
 
 
 @pytest.mark.parametrize("shape", [(7,), (1, 1), (3, 5), (20, 16, 16)])

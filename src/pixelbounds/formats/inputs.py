@@ -30,8 +30,7 @@ from ..images.source import Source
 from ..samplers.runs import Run, open_run
 from ..samplers.sample_bands import band_and_digests, bands_in_memory, bands_to, open_stored, sample_digests
 from ..storage.chunks import guarded, rows_at
-from ..storage.digests import row_digests
-from ..storage.store import BAD, MARKS
+from ..storage.store import BAD, MARKS, row_digests
 from .arrays import (
     ARRAY_SUFFIXES,
     SHAPES,

@@ -23,7 +23,7 @@ from .arrays import ARRAY_SUFFIXES, FilePath, Reading, existing, is_ragged, is_s
 from .opener import open_images
 from .pictures import PICTURE_SUFFIXES
 from .scans import Images
-from .segmentations import is_segmentation, read_segmentation
+from .segmentations import is_segmentation, read_segmentation, segment_names
 
 _NAMES = ("labels", "label", "groups", "mask", "region", "segmentation")  # of the map among several arrays
 _IN_A_MASK = (0, 1, 255)  # 255 in pictures
@@ -64,6 +64,13 @@ def open_labels(path: FilePath, images: Images | None = None) -> Any:
     """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too."""
     path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
     return whole_labels(path, _numbers(path, parts_at(path, Reading()) if _of_arrays(path) else {}, images))
+
+
+def label_names(path: FilePath) -> dict[int, str]:
+    """What a DICOM segmentation calls its labels, of which two that are alike get their numbers; {} for other maps."""
+    words = segment_names(Path(path)) if is_segmentation(Path(path)) else {}
+    names = list(words.values())
+    return {label: name if names.count(name) == 1 else f"{name} {label}" for label, name in words.items()}
 
 
 def whole_labels(path: FilePath, labels: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..images.checks import check_units
 from ..images.library import Array, Runner, over_images, rows_of
-from ..storage.digests import joined_digests, row_digests
+from ..storage.store import joined_digests, row_digests
 
 MAX_BATCHES = 4096  # that are remembered, the latest ones
 _MAX_NAME = 200

@@ -23,7 +23,7 @@ from ..images.checks import check_count, check_limits, check_line, check_open_un
 from ..images.ends import Band
 from ..images.library import Array
 from ..images.measure import Measure
-from ..storage.digests import row_digests
+from ..storage.store import row_digests
 from ..storage.version import VERSION
 from .identity import sampler_name
 from .loop import Parts, Place, RunOptions, fill_run, fitted, kept_arrays

@@ -26,8 +26,7 @@ from ..images.library import Array, as_array, cut_rows, differ_in_size
 from ..images.ragged import Ragged, read_ragged
 from ..images.source import Source
 from ..storage.chunks import guarded, pieces
-from ..storage.digests import row_digests
-from ..storage.store import BAD, DONE, MARKS, SEEN, attributes_of, request_differences, resumable
+from ..storage.store import BAD, DONE, MARKS, SEEN, attributes_of, request_differences, resumable, row_digests
 
 
 def bands_to(

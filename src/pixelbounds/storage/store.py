@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import google_crc32c
 import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
@@ -31,6 +33,7 @@ from .chunks import damaged
 from .files import exclusive, lock, swap_folder, sweep
 
 Array = np.ndarray
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # multiplies digests
 # an array by its name: its shape (n, ...), or the shapes (n, axes) of images that differ in size; and its dtype
 Specs = Mapping[str, tuple[Any, Any]]
 
@@ -41,6 +44,40 @@ _FLAT: Any = {"name": "default", "separator": "."}  # a file per chunk, not fold
 _NEW = ".new"  # in a part: what is not made yet
 _ROOT = "zarr.json"
 _PIXELS = 2**16  # of images that differ in size, at least so many in a chunk and a block
+
+
+# ---------------------------------------------------------------- digests of what was read
+
+# They tell content that was drawn anew, edited or damaged from content that is the same, whatever its file is called.
+# They are fast (some 10 GB/s, so that they hide behind reading) and no defence against somebody who seeks a collision.
+
+
+def row_digests(rows: Array) -> Array:
+    """A digest of each image of an array, of its shape and its type: (n, ...) -> (n,) uint64, never 0.
+
+    >>> a, b, c = row_digests(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]))
+    >>> bool(a == c), bool(a == b)
+    (True, False)
+    """
+    rows = np.ascontiguousarray(rows)
+    n = len(rows)
+    kind = google_crc32c.value(f"{rows.dtype.str} {rows.shape[1:]}".encode())
+    size = prod(rows.shape[1:]) * rows.dtype.itemsize
+    flat = rows.reshape(n, -1).view(np.uint8).reshape(n, size)
+    # a checksum of 32 bits for each half: a changed value never has the old one, and what is drawn anew has neither
+    first = np.array([google_crc32c.extend(kind, row[: size // 2]) for row in flat], np.uint64)
+    second = np.array([google_crc32c.extend(kind, row[size // 2 :]) for row in flat], np.uint64)
+    return joined_digests(first, second)
+
+
+def joined_digests(*parts: Array) -> Array:
+    """One digest of several of each image, in this order: (n,) uint64 each -> (n,) uint64, never 0."""
+    total = np.zeros_like(parts[0])
+    with np.errstate(over="ignore"):
+        for part in parts:
+            total = (total ^ part) * _ODD
+            total ^= total >> np.uint64(29)
+    return np.where(total == 0, _ODD, total)
 
 
 # ---------------------------------------------------------------- a store under way

@@ -1,6 +1,6 @@
 """What a command does, as functions on files; one file per command, with the command's name.
 
-request.py holds what is asked and where work is done (its promises: promise_words.py, promise_regions.py),
+request.py holds what is asked and where work is done (its promises: promise_words.py),
 agreement.py whether new numbers mean what the calibration's did, roles.py which files were swapped, after an error.
 
 Names are loaded when they are first used: whoever calibrates needs neither torch nor what draws a report.

@@ -29,12 +29,11 @@ from ..formats.dicom import dicom_files
 from ..formats.dicomweb import store_files
 from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, open_bands, open_interval
-from ..formats.label_maps import open_label_map
+from ..formats.label_maps import label_names, open_label_map
 from ..formats.maps import INTERVAL_SUFFIXES, maps_of, write_interval
 from ..formats.nifti import NIFTI_SUFFIXES
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images, check_patients
-from ..formats.segmentations import is_segmentation, segment_names
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array, rows_of
@@ -42,14 +41,12 @@ from ..images.measure import Measure, Tolerance, open_ends
 from ..monitoring.drift import conformal_p_values
 from ..samplers.sample_bands import shape_request
 from ..storage.chunks import BadChunk
-from ..storage.digests import joined_digests, row_digests
-from ..storage.store import BAD, DONE, SEEN, resumable
+from ..storage.store import BAD, DONE, SEEN, joined_digests, resumable, row_digests
 from ..storage.version import VERSION
 from .agreement import check_bands, check_images, reading_for
 from .calibrate import known_of
 from .mask_rules import MaskRules
 from .request import Resources
-from .structure_table import named_labels
 
 P_VALUES = "conformal_p_values"  # p-value of each image among those of the calibration
 CLOSED = ("open_share", "closed_length")  # of each image seen through a window
@@ -163,7 +160,7 @@ def _structures(path: FilePath | None, space: Images | None) -> dict[str, Any]:
     if path is None or space is None:
         return {}
     labels = np.asarray(open_label_map(path, space)[:])
-    names = named_labels(segment_names(Path(path))) if is_segmentation(Path(path)) else {}
+    names = label_names(path)
     return {names.get(label, f"label {label}"): labels == label for label in np.unique(labels).tolist() if label}
 
 

@@ -36,7 +36,7 @@ from ..images.ends import Band, Interval
 from ..images.library import rows_of, sizes_of
 from ..storage.chunks import guarded
 from .agreement import SPACING
-from .promise_regions import PromiseRegions, Take
+from .promise_words import PromiseRegions, Take
 from .request import Request, Resources
 
 _LENGTH_IMAGES, _LENGTH_PIXELS = 32, 2**24  # at most so many show the lengths

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,30 +13,29 @@ from typing import Any
 import numpy as np
 
 from ..calibration.calibration import Calibration, load_calibration
-from ..calibration.promises import Promise
+from ..calibration.promises import ALL_PIXELS, Promise, promise_key
 from ..calibration.provenance import CalibrationImages
 from ..calibration.target import Units
-from ..evaluation.evaluation import Evaluation
+from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.guarantee_check import GuaranteeCheck, StoredGuarantee, judge
 from ..evaluation.held_out import evaluate
-from ..evaluation.structures import structures_of
+from ..evaluation.structures import Structure, structures_of
 from ..execution.blocks import pick, readable
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading, stated_by
 from ..formats.identifiers import numbered_units
 from ..formats.inputs import Bands, check_pair, open_interval, open_marks, open_truth, open_units
-from ..formats.label_maps import open_label_map, open_labels, whole_labels
+from ..formats.label_maps import label_names, open_label_map, open_labels, whole_labels
 from ..formats.scans import Images, check_patients
-from ..formats.segmentations import is_segmentation, segment_names
 from ..images.checks import check_limits
 from ..images.ends import Interval
 from ..images.measure import Measure
+from ..storage.files import replace_file
 from .agreement import check_images, reading_by, reading_for
 from .apply import Widening, bands_for
 from .calibrate import known_of
-from .promise_regions import PromiseRegions, Take
+from .promise_words import PromiseRegions, Take
 from .request import HeldOutFiles, Resources
-from .structure_table import named_labels, write_structures
 
 _NO_CLAIM = "These intervals do not say which mean was promised: apply the calibration again to compare them."
 
@@ -103,7 +104,7 @@ def table_of(held: HeldOut, target: Path, structures: FilePath | None) -> Path:
     labels, names = None, {}
     if structures is not None:
         labels = held.take(whole_labels(structures, open_label_map(structures, held.images)))
-        names = named_labels(segment_names(Path(structures))) if is_segmentation(Path(structures)) else {}
+        names = label_names(structures)
     regions = {promise.name or f"region {i}": promise.within for i, promise in enumerate(held.promises, 1)}
     measure = held.result.measure
     rows = structures_of(
@@ -174,3 +175,64 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
         measure = interval.measure or (None if calibration is None else calibration.measure) or images.measure
         result = Evaluated(evaluation, stored, guarantee, tuple(np.flatnonzero(~good).tolist()), measure)
         yield HeldOut(images, interval, bands, calibration, result, regions, (true, judged), promises, take)
+
+
+# ---------------------------------------------------------------- the table of structures
+
+
+COLUMNS = (
+    "structure", "images", "pixels", "mean_length", "mean_length_closed", "unit", "open_share", "missed",
+    "missed_above", "missed_below", "missed_mean_of_images", "promise", "level", "certified", "seen", "seen_low",
+    "seen_high", "verdict",
+)  # fmt: skip
+
+
+def write_structures(
+    path: Path, rows: list[Structure], evaluation: Evaluation, calibration: Calibration | None, measure: Measure | None
+) -> Path:
+    """Write the rows as CSV, lengths in the unit of the measure, with the promises that were made about each."""
+    certified = {} if calibration is None else {promise_key(promise): promise for promise in calibration.promises}
+    seen = {promise_key(promise): promise for promise in evaluation.promises}
+    promises: dict[str, list[dict[str, Any]]] = {}
+    every: dict[tuple[Any, ...], Any] = {**certified, **seen}
+    for key, promise in every.items():
+        where = ALL_PIXELS if promise.place == "all" else promise.name
+        cells = _of_promise(promise, certified=key in certified, seen=seen.get(key))
+        promises.setdefault(where, []).append(cells)
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        for cells in promises.get(row.name, [{"promise": "none", "certified": "no"}]):
+            table.writerow({**_of_structure(row, measure), **cells})
+    replace_file(path, text.getvalue().encode())
+    return path
+
+
+def _of_structure(row: Structure, measure: Measure | None) -> dict[str, Any]:
+    window = None if measure is None else measure.window
+    scale = 1.0 if window is None else window[0]
+    unit = "" if measure is None else measure.unit
+    closed = "" if row.closed_length is None else _number(scale * row.closed_length)
+    return {
+        "structure": row.name, "images": row.images, "pixels": row.pixels, "mean_length": _number(scale * row.length),
+        "mean_length_closed": closed, "unit": unit or ("" if window is None else "unit of the files"),
+        "open_share": "" if row.open_share is None else _number(row.open_share),
+        "missed": _number(row.above + row.below), "missed_above": _number(row.above),
+        "missed_below": _number(row.below), "missed_mean_of_images": _number(row.missed),
+    }  # fmt: skip
+
+
+def _of_promise(promise: Any, *, certified: bool, seen: SeenPromise | None) -> dict[str, Any]:
+    """What was promised or asked about a structure, whether a calibration certified it, and what was seen."""
+    kind = promise.kind if promise.kind != "tail" else f"tail above {promise.above:g}"
+    cells = {"promise": kind, "level": promise.at_most, "certified": "yes" if certified else "no"}
+    if seen is None:
+        return cells
+    low, high = seen.interval
+    numbers = {"seen": _number(seen.risk), "seen_low": _number(low), "seen_high": _number(high)}
+    return {**cells, **(numbers if seen.units else {}), "verdict": seen.verdict}
+
+
+def _number(x: float) -> str:
+    return f"{x:.6g}"

@@ -24,8 +24,7 @@ from ..formats.inputs import open_pair, open_units
 from ..formats.opener import check_target
 from ..storage.files import replace_file
 from ..storage.toml import TomlSection, read_toml
-from .promise_regions import named_regions
-from .promise_words import PromiseText
+from .promise_words import PromiseText, named_regions
 from .request import Request, Resources
 
 

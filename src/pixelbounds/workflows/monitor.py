@@ -28,7 +28,7 @@ from ..storage.files import exclusive
 from .agreement import check_images, reading_for
 from .apply import bands_for
 from .calibrate import known_of
-from .promise_regions import named_regions
+from .promise_words import named_regions
 from .request import ArrivalOptions, Resources
 
 FALSE_ALARM = 0.01

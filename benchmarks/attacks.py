@@ -58,6 +58,13 @@ BANDS = pb.Frontier(groups="band", k=3)
 # ---------------------------------------------------------------- worlds
 
 
+def breaks(world: Population, rng: Rng, n: int, asked: list[Asked], bound: Any, *given: str, **how: Any) -> bool:
+    """Whether a promise is broken that n units of a world certify, `given` their labels or units."""
+    drawn = world.draw(rng, n)
+    how |= {"promises": drawn.promises(asked), **{name: getattr(drawn, name) for name in given}}
+    return world.broken(pb.calibrate(drawn.truth, drawn.band, bound=bound, seed=rng, **how), asked)
+
+
 COINS = lucky([{"chance": 1.0, "hardness": EVERY, "regions": {"left": pixels(0, 1, 2, 3)}}], steps=200)
 
 
@@ -67,9 +74,7 @@ def coins(rng: Rng, bound: Any) -> bool:
     asked = [
         Asked(share), Asked(0.2, "left"), Asked(0.2, above=0.5), Asked(0.1, "left", cap=0.5), Asked(0.2, "left", 0.3),
     ]  # fmt: skip
-    drawn = COINS.draw(rng, 150)
-    cal = pb.calibrate(drawn.truth, drawn.band, promises=drawn.promises(asked), bound=bound, seed=rng, method="rcps")
-    return COINS.broken(cal, asked)
+    return breaks(COINS, rng, 150, asked, bound, method="rcps")
 
 
 ORGANS = lucky([
@@ -88,9 +93,7 @@ def organs(rng: Rng, bound: Any) -> bool:
         Asked(0.1), Asked(0.25, "organ"), Asked(0.05, "overlap"), Asked(0.25, "rare"), Asked(0.15, "scanner"),
         Asked(0.08, cap=0.5), Asked(0.08, above=0.4),
     ]  # fmt: skip
-    drawn = ORGANS.draw(rng, 150)
-    cal = pb.calibrate(drawn.truth, drawn.band, promises=drawn.promises(asked), bound=bound, seed=rng, method=BANDS)
-    return ORGANS.broken(cal, asked)
+    return breaks(ORGANS, rng, 150, asked, bound, method=BANDS)
 
 
 def told_by_truth() -> Population:
@@ -105,17 +108,7 @@ LABELS = told_by_truth()
 def labels(rng: Rng, bound: Any) -> bool:
     """Labels that tell of the truth, at calibration and afterwards."""
     asked = [Asked(0.15), Asked(0.2, "right")]
-    drawn = LABELS.draw(rng, 150)
-    cal = pb.calibrate(
-        drawn.truth,
-        drawn.band,
-        promises=drawn.promises(asked),
-        bound=bound,
-        labels=drawn.labels,
-        seed=rng,
-        method=pb.Frontier("band", 3, 12),
-    )
-    return LABELS.broken(cal, asked)
+    return breaks(LABELS, rng, 150, asked, bound, "labels", method=pb.Frontier("band", 3, 12))
 
 
 SCANS = lucky([
@@ -129,17 +122,7 @@ def scans(rng: Rng, bound: Any) -> bool:
     asked = [
         Asked(0.2), Asked(0.35, weighting="images"), Asked(0.4, "organ", weighting="pixels"), Asked(0.25, above=0.5),
     ]  # fmt: skip
-    drawn = SCANS.draw(rng, 90)
-    cal = pb.calibrate(
-        drawn.truth,
-        drawn.band,
-        promises=drawn.promises(asked),
-        bound=bound,
-        seed=rng,
-        method=pb.RCPS(n_fit=15),
-        units=drawn.units,
-    )
-    return SCANS.broken(cal, asked)
+    return breaks(SCANS, rng, 90, asked, bound, "units", method=pb.RCPS(n_fit=15))
 
 
 def of_sizes() -> Population:
@@ -157,11 +140,7 @@ LESIONS = of_sizes()
 def lesions(rng: Rng, bound: Any) -> bool:
     """Pooled pixels of regions of very different sizes."""
     asked = [Asked(0.25, "lesion", weighting="pixels"), Asked(0.3, above=0.7)]
-    drawn = LESIONS.draw(rng, 120)
-    cal = pb.calibrate(
-        drawn.truth, drawn.band, promises=drawn.promises(asked), bound=bound, seed=rng, method=pb.RCPS(n_fit=12)
-    )
-    return LESIONS.broken(cal, asked)
+    return breaks(LESIONS, rng, 120, asked, bound, method=pb.RCPS(n_fit=12))
 
 
 TIED = lucky([{"chance": 1.0, "hardness": np.where(pixels(0, 1), 1.0, 0.8)}], steps=50, quantum=0.05)
@@ -169,10 +148,7 @@ TIED = lucky([{"chance": 1.0, "hardness": np.where(pixels(0, 1), 1.0, 0.8)}], st
 
 def ties(rng: Rng, bound: Any) -> bool:
     """Truths of eight values, so that whole images arrive at one point of the path, where the risk is just too much."""
-    asked = [Asked(0.164)]
-    drawn = TIED.draw(rng, 120)
-    cal = pb.calibrate(drawn.truth, drawn.band, risk_level=0.164, bound=bound, seed=rng, method="rcps")
-    return TIED.broken(cal, asked)
+    return breaks(TIED, rng, 120, [Asked(0.164)], bound, method="rcps")
 
 
 def choices(rng: Rng, bound: Any) -> bool:
@@ -180,14 +156,8 @@ def choices(rng: Rng, bound: Any) -> bool:
     drawn = ORGANS.draw(rng, 120)
     wide = pb.Band(drawn.band.lower - 0.02, drawn.band.upper + 0.03)
     asked = [Asked(0.2)]
-    cal = pb.calibrate(
-        drawn.truth,
-        {"narrow": drawn.band, "wide": wide},
-        risk_level=0.2,
-        bound=bound,
-        seed=rng,
-        method=pb.Frontier(n_fit=24),
-    )
+    offered = {"narrow": drawn.band, "wide": wide}
+    cal = pb.calibrate(drawn.truth, offered, risk_level=0.2, bound=bound, seed=rng, method=pb.Frontier(n_fit=24))
     moved = (0.02, 0.03) if cal.record.settings["band"] == "wide" else (0.0, 0.0)
     chosen = Population(**{**vars(ORGANS), "lower": ORGANS.lower - moved[0], "upper": ORGANS.upper + moved[1]})
     return chosen.broken(cal, asked)
@@ -200,17 +170,9 @@ def shifted(rng: Rng, bound: Any) -> bool:
     ratio = new.chance / ORGANS.chance
     asked = [Asked(0.2), Asked(0.4, "rare")]
     drawn = ORGANS.draw(rng, 200)
-    cal = pb.recalibrate(
-        drawn.truth,
-        drawn.band,
-        weights=ratio[ORGANS.unit_of[drawn.atoms]],
-        max_weight=float(ratio.max()),
-        promises=drawn.promises(asked),
-        bound=bound,
-        seed=rng,
-        method="rcps",
-    )
-    return new.broken(cal, asked)
+    known = {"weights": ratio[ORGANS.unit_of[drawn.atoms]], "max_weight": float(ratio.max())}
+    how = {"promises": drawn.promises(asked), "bound": bound, "seed": rng, "method": "rcps"}
+    return new.broken(pb.recalibrate(drawn.truth, drawn.band, **known, **how), asked)
 
 
 def sites(rng: Rng, bound: Any) -> bool:
@@ -246,14 +208,9 @@ def looks(rng: Rng, bound: Any) -> bool:
     drawn = ORGANS.draw(rng, 215)
     first = drawn.take(slice(0, 15))
     if bound is plain_mean:  # a bound for one number of images, at every look
-        bad = False
-        for n in range(60, 216, 20):
-            some = drawn.take(slice(0, n))
-            cal = pb.calibrate(
-                some.truth, some.band, promises=some.promises(asked), bound="betting", seed=rng, method="rcps"
-            )
-            bad = bad or ORGANS.broken(cal, asked)
-        return bad
+        some = [drawn.take(slice(0, n)) for n in range(60, 216, 20)]
+        looked = [pb.calibrate(x.truth, x.band, promises=x.promises(asked), seed=rng, method="rcps") for x in some]
+        return any(ORGANS.broken(cal, asked) for cal in looked)
     growing = pb.AnytimeCalibration(first.truth, first.band, promises=first.promises(asked), seed=rng, method=BANDS)
     before = None
     for n in range(15, 215, 5):
@@ -330,12 +287,10 @@ def text() -> str:
     most = max(row["broken"] / row["worlds"] for row in kept["rows"] if row["bound"] != WRONG)
     least = min(row["broken"] / row["worlds"] for row in kept["rows"] if row["bound"] == WRONG)
     said = (
-        f"Worlds in which a promise is broken, at a failure probability of {DELTA:.0%}: at most {most:.1%} of them, and"
+        f"Worlds in which a promise is broken, at a failure probability of {DELTA:.0%}: at most {most:.1%} of them, "
+        f"and at least {least:.0%} with what is wrong on purpose (the plain mean in the place of a bound; a calibration of "
+        "fixed size at every look; that of one site for both)."
     )
-    said += (
-        f" at least {least:.0%} with what is wrong on purpose (the plain mean in the place of a bound; a calibration"
-    )
-    said += " of fixed size at every look; that of one site for both)."
     commits = list(dict.fromkeys(row.get("commit", kept["machine"]["commit"]) for row in kept["rows"]))
     rows = "" if len(commits) == 1 else ", some rows by `--only`"
     command = f"python -m benchmarks.attacks --worlds {worlds} --out benchmarks/results/attacks.json"

@@ -205,11 +205,6 @@ class AnytimeCalibration:
         return self._evidence.counted.images
 
     @property
-    def image_hashes(self) -> Array:
-        """A hash of each image, those that fitted first: (n,) uint64."""
-        return self._evidence.image_hashes
-
-    @property
     def min_images(self) -> int:
         """Images (units) below which nothing can certify these promises, even if no pixel is missed."""
         return max(min_losses(x.level, x.failure_prob) for x in self._evidence.e_processes)

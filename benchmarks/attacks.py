@@ -288,8 +288,8 @@ def text() -> str:
     least = min(row["broken"] / row["worlds"] for row in kept["rows"] if row["bound"] == WRONG)
     said = (
         f"Worlds in which a promise is broken, at a failure probability of {DELTA:.0%}: at most {most:.1%} of them, "
-        f"and at least {least:.0%} with what is wrong on purpose (the plain mean in the place of a bound; a calibration of "
-        "fixed size at every look; that of one site for both)."
+        f"and at least {least:.0%} with what is wrong on purpose (the plain mean in the place of a bound; "
+        "a calibration of fixed size at every look; that of one site for both)."
     )
     commits = list(dict.fromkeys(row.get("commit", kept["machine"]["commit"]) for row in kept["rows"]))
     rows = "" if len(commits) == 1 else ", some rows by `--only`"

@@ -18,7 +18,7 @@ def evaluation():
     patients = [f"P{i // 4}" for i in range(30)]
     promises = [pb.share(0.3), pb.share(0.4, within=truth > 0.5, name="bright"), pb.tail(0.5, above=0.3)]
     groups = np.arange(36).reshape(6, 6) % 3
-    return pb.evaluate(truth, interval, units=patients, unit_name="patient", promises=promises, groups=groups)
+    return pb.evaluate(truth, interval, units=pb.Units(patients, "patient"), promises=promises, groups=groups)
 
 
 def test_images_and_units(evaluation):

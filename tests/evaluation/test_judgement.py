@@ -37,12 +37,12 @@ def test_a_broken_claim_is_seen_and_chance_is_allowed_for():
 def test_scans_do_not_judge_a_promise_about_patients():
     """A patient may have several scans; a unit that has no name of its own may be a patient."""
     truth = np.full((60, 4), 2.0) + np.arange(60)[:, None]
-    held = {"units": np.arange(60) // 3}
+    ids = np.arange(60) // 3
     interval = pb.Interval(np.zeros_like(truth), np.ones_like(truth))
-    found = judge(pb.evaluate(truth, interval, unit_name="scan", **held), stored(unit_name="patient"))
+    found = judge(pb.evaluate(truth, interval, units=pb.Units(ids, "scan")), stored(unit_name="patient"))
     assert found.verdict == "not compared with the level"
     assert any("by patients, and here scans are counted" in note for note in found.notes)
-    assert judge(pb.evaluate(truth, interval, **held), stored(unit_name="patient")).broken
+    assert judge(pb.evaluate(truth, interval, units=ids), stored(unit_name="patient")).broken
 
 
 def test_units_against_a_calibration_by_images_are_flagged_and_images_are_compared():
@@ -89,7 +89,7 @@ def test_claims_of_a_calibration_travel_with_its_intervals():
     units = np.arange(60) // 2
     cal = pb.calibrate(truth, band, risk_level=0.3, units=pb.Units(units, name="eye"))
     made = StoredGuarantee.of(cal)
-    assert (made.first.at_most, made.unit_name, made.image_hashes) == (0.3, "eye", True)
+    assert (made.promises[0].at_most, made.unit_name, made.image_hashes) == (0.3, "eye", True)
     assert StoredGuarantee.from_state(made.state()) == made
     assert StoredGuarantee.from_state(None) is None
     assert StoredGuarantee.from_state({"promises": []}) is None

@@ -53,4 +53,4 @@ def test_the_calibration_knows_limits_and_the_name_of_a_unit(rng):
     assert ev.unit_name == "scan"
     assert ev.mean_length < ev.mean_length_interval[1] <= 1
     assert "20 images of 10 scans" in str(ev)
-    assert evaluate(truth[40:], cal.apply(band[40:]), units=np.arange(20), unit_name="eye").unit_name == "eye"
+    assert evaluate(truth[40:], cal.apply(band[40:]), units=pb.Units(np.arange(20), "eye")).unit_name == "eye"

@@ -55,6 +55,11 @@ def length_ends(low: float, high: float) -> tuple[str, str]:
     return f"{float(down):.4g}", f"{float(up):.4g}"
 
 
+def entries_of(pixels: tuple[int, ...]) -> str:
+    """What is inside or outside of images of this shape: pixels, or values where they may have channels."""
+    return "values" if channel_axis(pixels) is not None or len(pixels) == 1 else "pixels"
+
+
 def _bracket(low: str, high: str) -> str:
     return f" [{low}, {high}]" if low else ""
 
@@ -84,9 +89,6 @@ class Strata:
     def __len__(self) -> int:
         return len(self.label)
 
-    def __str__(self) -> str:
-        return self.table()
-
     def table(self, rows: Any = slice(None)) -> str:
         """Some rows, by default all, as text for a terminal."""
         lines = [f"{self.of:<25}{'share':>9}{'outside':>9}{'mean':>9}{'interval':>20}{'length':>10}"]
@@ -97,6 +99,8 @@ class Strata:
             shares = f"{self.share[i]:>9.2%}{self.pooled[i]:>9.2%}{self.risk[i]:>9.2%}"
             lines.append(f"  {name:<23}{shares}{within:>20}{self.mean_length[i]:>10.4g}")
         return "\n".join(lines)
+
+    __str__ = table
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, one row for each stratum."""
@@ -232,7 +236,7 @@ class Evaluation:
     @property
     def entries(self) -> str:
         """What is inside or outside: pixels, or values where images may have channels."""
-        return "values" if channel_axis(self.pixels) is not None or len(self.pixels) == 1 else "pixels"
+        return entries_of(self.pixels)
 
     @property
     def two_means(self) -> bool:

@@ -61,11 +61,6 @@ class StoredGuarantee:
         return stored
 
     @property
-    def first(self) -> CertifiedPromise:
-        """The first promise."""
-        return self.promises[0]
-
-    @property
     def of_all_pixels(self) -> bool:
         """Whether it is one share of all pixels, which every evaluation counts."""
         return of_all_pixels(self.promises)
@@ -132,7 +127,7 @@ def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> Gua
         return GuaranteeCheck((), apart, notes)
     if not stored.of_all_pixels:
         return GuaranteeCheck(evaluation.promises, apart, notes)
-    first = stored.first
+    first = stored.promises[0]
     of_units = stored.unit_name is not None and first.weighting == "units"
     risk, ends = evaluation.risk, evaluation.risk_interval
     if not of_units:
@@ -146,19 +141,18 @@ def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> Gua
 def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
     """Why the claim is about something else than what was evaluated."""
     reasons, noun, here = [], stored.unit_name, evaluation.unit_name
+    claimed, seen = ([(promise_key(x), x.most) for x in one.promises] for one in (stored, evaluation))
     if not stored.of_all_pixels and not evaluation.promises:
         reasons.append(
             "The guarantee is not of one mean share of all pixels, and here the mean share of all "
             f"{evaluation.entries} outside is counted: evaluate(promises=...), or --promise, compares each of them."
         )
-    elif not stored.of_all_pixels and [*map(promise_key, evaluation.promises)] != [*map(promise_key, stored.promises)]:
+    elif not stored.of_all_pixels and seen != claimed:
         names = ", ".join(repr(promise.name) for promise in stored.promises)
         reasons.append(
             f"Certified was {names}, and those compared here are others: evaluate with the calibration, and the same "
             "promises in the same order, alike in name, place, level and what counts."
         )
-    elif not stored.of_all_pixels and [x.most for x in evaluation.promises] != [x.most for x in stored.promises]:
-        reasons.append("How much a unit counts for at most is known to the calibration alone: evaluate with it.")
     if stored.expected:
         reasons.append(
             "The guarantee holds on average over calibration sets, so one set cannot be seen to break it: the share "

@@ -26,9 +26,9 @@ from ..images.checks import (
     check_generator,
     check_limits,
     check_open_unit,
-    check_unit_name,
     check_units,
     check_values,
+    distinct_in_order,
 )
 from ..images.ends import Interval
 from ..images.foreign import as_plain_array
@@ -61,7 +61,6 @@ def evaluate(
     sample_axis: int = 1,
     groups: Any = None,
     units: Any = None,
-    unit_name: str | None = None,
     calibration: Calibration | None = None,
     promises: Sequence[Promise] | None = None,
     limits: Any = None,
@@ -75,8 +74,8 @@ def evaluate(
     samples        fresh draws of the sampler, (n, m, *pixels) with m on `sample_axis`: their entrywise coverage
     groups         whole numbers, (*pixels), (n, *pixels), or (2, n, *pixels) for lower and upper ends; in the last case
                    shares and risks count ends, of which each pixel has two and misses one at most
-    units          unit (patient, scan) of each image, (n,), or `Units`: what is independent; without it each image is
-    unit_name      what a unit is called in words: "patient", "scan"; "unit" unless the calibration has a name for it
+    units          unit of each image, (n,), or Units(ids, name="patient"): what is independent; by default each image.
+                   Without a name it is that of the calibration
     calibration    that made the intervals: refuses images that calibrated, and knows limits and the name of a unit
     promises       made by `pb.share` and `pb.tail` with the regions of these images: what each comes to; with a
                    calibration of promises the same ones in the same order
@@ -105,7 +104,7 @@ def evaluate(
     level = check_open_unit(confidence_level, "confidence_level")
     rng = check_generator(seed)
     n, *pixels = (int(x) for x in truth.shape)
-    name = _unit_name(units, unit_name, calibration)
+    name = _unit_name(units, calibration)
     if differ_in_size(truth) and not (groups is None and samples is None):
         raise ValueError("groups and samples are for images of one size, and these differ: leave them out")
     read_labels = _label_reader(groups, (n, *pixels))
@@ -119,7 +118,7 @@ def evaluate(
 
     runner = current_runner()
     how = units if isinstance(units, Units) else Units(units)
-    names, unit_of = _numbered(how.ids, n)
+    names, unit_of = distinct_in_order(check_units(how.ids, n).astype(str))
     apart = None if calibration is None else refuse_calibrated(truth, calibration, runner, unit_of)
     reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
     cuts = cuts_of(
@@ -158,17 +157,8 @@ def evaluate(
 # ---------------------------------------------------------------- what is given
 
 
-def _numbered(ids: Any, n: int) -> tuple[Array, Array]:
-    """Names of the units in order of appearance, and the unit of each image, (n,)."""
-    names, first, unit_of = np.unique(check_units(ids, n).astype(str), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return names[order], np.argsort(order)[unit_of]
-
-
-def _unit_name(units: Any, given: str | None, calibration: Calibration | None) -> str | None:
+def _unit_name(units: Any, calibration: Calibration | None) -> str | None:
     """What a unit is called; None where each image is one."""
-    if given is not None:
-        check_unit_name(given)
     certified = calibration.record.unit_name if calibration is not None and calibration.record.units else None
     if units is None and certified is not None:
         warnings.warn(
@@ -179,7 +169,7 @@ def _unit_name(units: Any, given: str | None, calibration: Calibration | None) -
         )
     if units is None:
         return None
-    return given or (units.name if isinstance(units, Units) else certified) or "unit"
+    return (units.name if isinstance(units, Units) else certified) or "unit"
 
 
 def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], Array | None]:

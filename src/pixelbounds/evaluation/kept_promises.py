@@ -46,32 +46,24 @@ def promises_seen(
             f"the calibration certified {len(certified)} promises ({names}), and these are others; give the same "
             "promises in the same order, by the same names, with the regions of these images"
         )
-    seeing = [target for target in targets if not target.counts_only]
-    missed, sizes, own = region_tallies(truth, interval, regions, runner, seeing=seeing)
+    losses, sizes = losses_of_images(targets, truth, interval, regions, runner)
     at_once = 1 - (1 - units.level) / len(targets)
     seen = []
-    for j, target in enumerate(targets):
-        size = sizes[:, target.region]
-        counted = target.counts_only
-        losses = target.losses(missed[:, target.region], size) if counted else own[:, seeing.index(target)]
+    for j, (target, loss) in enumerate(zip(targets, losses, strict=True)):
         most = certified[j].most if certified else float(target.max_images if target.weighting == "images" else 0)
-        seen.append(_seen(target, losses, sizes, units, most, at_once))
+        seen.append(_seen(target, loss, sizes, units, most, at_once))
     return tuple(seen)
 
 
-def region_tallies(
-    truth: Any,
-    interval: Interval,
-    regions: Regions,
-    runner: Runner,
-    *,
+def losses_of_images(
+    targets: Sequence[RiskTarget], truth: Any, interval: Interval, regions: Regions, runner: Runner,
     limits: Limits = (-inf, inf),
-    seeing: Sequence[RiskTarget] = (),
-) -> tuple[Array, Array, Array]:
-    """What each image misses of all pixels and of each region, their sizes, and losses that see images.
+) -> tuple[list[Array], Array]:  # fmt: skip
+    """Loss of each promise on each image, (n,) each, and sizes of all pixels and of each region, (n, 1 + regions).
 
-    (n, 1 + regions) float64 each, and (n, losses). Truth outside the limits is refused.
+    Truth outside the limits is refused.
     """
+    seeing = [target for target in targets if not target.counts_only]
 
     def work(start: int, stop: int) -> tuple[Array, ...]:
         x, lower, upper = (rows_of(part, start, stop) for part in (truth, interval.lower, interval.upper))
@@ -85,9 +77,13 @@ def region_tallies(
 
     arrays = (truth, interval.lower, interval.upper, *(values for _, values in regions))
     reads = [x for x in arrays if library_of(x) or differ_in_size(x)]
-    parts = list(over_images(work, truth, runner, reads))
+    parts = over_images(work, truth, runner, reads)
     missed, sizes, own = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return missed, sizes, own
+    seen = iter(own.T)
+    return [
+        next(seen) if target in seeing else target.losses(missed[:, target.region], sizes[:, target.region])
+        for target in targets
+    ], sizes
 
 
 def _seen(

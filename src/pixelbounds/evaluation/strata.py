@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..images.checks import ImageError, Limits, check_values
+from ..images.checks import Limits, check_ordered, check_values
 from ..images.ends import check_range
 from ..images.library import Array
 from ..images.regions import edge_strength
@@ -68,13 +68,7 @@ def survey_rows(rows: Rows, limits: Limits) -> Survey:
         check_values(name, x, rows.first)
     for name, parts in {"truth": (rows.truth,), "interval": (rows.lower, rows.upper)}.items():
         check_range(name, parts, rows.first, limits)
-    crossed = (rows.lower > rows.upper).reshape(len(rows.lower), -1).sum(axis=1)
-    if crossed.any():
-        image = int(np.argmax(crossed > 0))
-        raise ImageError(
-            f"interval of {{image}} has lower above upper at {crossed[image]} pixels; swap the arrays",
-            rows.first + image,
-        )
+    check_ordered(rows.lower, rows.upper, rows.first, "interval")
     lengths, edges = (np.bincount(bits >> _LAST_BITS, minlength=_CELLS) for bits in _bits_of(rows))
     return Survey(lengths, edges, np.empty(0, np.int64) if rows.labels is None else np.unique(rows.labels))
 

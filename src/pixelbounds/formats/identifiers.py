@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ..images.checks import check_choice
-from ..images.library import Array
 from .scans import Images, Scan
 
 IDENTIFIERS = ("pseudonym", "keep", "drop")
@@ -48,15 +47,3 @@ def patients_of(images: Images, identifiers: str) -> list[str | None]:
         studies.setdefault(units[scan.start], set()).add(str(study or scan_key(images, scan)))
     texts = (" ".join(sorted(studies[units[scan.start]])) for scan in scans)
     return [f"PB-{hashlib.sha256(text.encode()).hexdigest()[:12].upper()}" for text in texts]
-
-
-def numbered_units(units: Any) -> Array:
-    """Units (n,) numbered in the order in which they come.
-
-    >>> numbered_units(["Smith", "Jones", "Smith"]).tolist()
-    [0, 1, 0]
-    """
-    _, first, number = np.unique(np.asarray(units), return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[number]

@@ -23,7 +23,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from ..images.checks import check_same_shape, check_values
+from ..images.checks import check_same_shape, check_values, distinct_in_order
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of
 from ..images.measure import OPEN_ABOVE, OPEN_BELOW, SLACK, Measure, open_ends
@@ -42,7 +42,7 @@ from .dicom_maps import (
     write_parametric,
 )
 from .dicom_report import write_structured_report
-from .identifiers import keeps, numbered_units, patients_of, scan_key
+from .identifiers import keeps, patients_of, scan_key
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Images, Scan, Window
 
@@ -136,7 +136,7 @@ def _labels(like: Images | None, who: bool) -> dict[str, Array]:
     """Names and units of images; without identifiers numbers of the units alone."""
     labels = {"names": np.array(like.names)} if like is not None and who else {}
     if like is not None and like.units is not None:
-        labels["units"] = np.asarray(like.units) if who else numbered_units(like.units)
+        labels["units"] = np.asarray(like.units) if who else distinct_in_order(like.units)[1]
     return labels
 
 

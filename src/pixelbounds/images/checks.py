@@ -170,6 +170,17 @@ def check_units(units: Any, n: int) -> Array:
     return np.strings.strip(labels.astype(str))  # blanks around a name make no other patient
 
 
+def distinct_in_order(values: Any) -> tuple[Array, Array]:
+    """Distinct values in the order in which they come, (k,), and the number of each value, (n,).
+
+    >>> distinct_in_order(["Smith", "Jones", "Smith"])[1].tolist()
+    [0, 1, 0]
+    """
+    distinct, first, number = np.unique(np.asarray(values), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return distinct[order], np.argsort(order)[number]
+
+
 def _says_nothing(label: Any) -> bool:
     """None, a blank, or what differs from itself, as NaN does, and pandas' NA, of which it cannot be told."""
     if label is None or (isinstance(label, str | bytes) and not label.strip()):
@@ -229,13 +240,13 @@ def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf
     return ends
 
 
-def check_ordered(lower: Array, upper: Array, first: int) -> None:
+def check_ordered(lower: Array, upper: Array, first: int, name: str = "band") -> None:
     """Lower ends are at most the upper ends."""
     crossed = (lower > upper).reshape(len(lower), -1).sum(axis=1)
     if crossed.any():
         image = int(np.argmax(crossed > 0))
         raise ImageError(
-            f"band of {{image}} has lower above upper at {int(crossed[image])} pixels; "
-            "swap the arrays, or use pixelbounds.conffusion, which sorts crossed quantiles",
+            f"{name} of {{image}} has lower above upper at {int(crossed[image])} pixels; swap the arrays"
+            f"{', or use pixelbounds.conffusion, which sorts crossed quantiles' * (name == 'band')}",
             first + image,
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..images.checks import check_units
+from ..images.checks import check_units, distinct_in_order
 from ..images.library import Array, Runner, over_images, rows_of
 from ..storage.store import joined_digests, row_digests
 
@@ -77,9 +77,8 @@ class Counted:
             return NewImages(np.arange(n), np.arange(n), np.empty(0, np.uint64), batches)
         digests = unit_digests(check_units(names, n))
         images = np.flatnonzero(~np.isin(digests, self.units))
-        units, first, unit_of = np.unique(digests[images], return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        return NewImages(images, np.argsort(order)[unit_of], units[order], batches, late=n - len(images))
+        units, unit_of = distinct_in_order(digests[images])
+        return NewImages(images, unit_of, units, batches, late=n - len(images))
 
     def _counted_before(self, batch: str | None, prefixes: Array) -> bool:
         """Whether the batch of that name was counted with this content; `RepeatedBatch` for a content without a name.

@@ -23,7 +23,7 @@ from ..calibration.calibration import Calibration
 from ..calibration.data import truth_and_band
 from ..calibration.losses import Loss
 from ..calibration.provenance import CalibrationImages, all_known, hash_images, some_of
-from ..evaluation.kept_promises import region_tallies
+from ..evaluation.kept_promises import losses_of_images
 from ..images.checks import check_number, check_open_unit
 from ..images.ends import Band, one_band
 from ..images.library import Array, current_runner
@@ -133,18 +133,12 @@ class Monitor:
         promises = calibration.promises
         targets, regions = targets_of(promises, within, band.lower, self.loss)
         interval = calibration.apply(band, features=features, labels=labels)
-        seeing = [target for target in targets if target is not None and not target.counts_only]
-        missed, sizes, seen = region_tallies(truth, interval, regions, runner, limits=calibration.limits, seeing=seeing)
+        losses, sizes = losses_of_images([*targets.values()], truth, interval, regions, runner, calibration.limits)
         new, unit_of = arrivals.images, arrivals.unit_of
-        rounds: list[Rounds] = []
-        for promise, target in zip(promises, targets, strict=True):
-            if target is None:
-                rounds.append({})
-                continue
-            size, counts = sizes[:, target.region], target.counts(sizes)
-            counted = target.counts_only
-            losses = target.losses(missed[:, target.region], size) if counted else seen[:, seeing.index(target)]
-            rounds.append(rounds_of(promise, losses[new], size[new], counts[new], unit_of))
+        rounds: list[Rounds] = [{} for _ in promises]
+        for (number, target), loss in zip(targets.items(), losses, strict=True):
+            size, counts = sizes[new, target.region], target.counts(sizes)[new]
+            rounds[number] = rounds_of(promises[number], loss[new], size, counts, unit_of)
         self.promises, reached = update_promises(self.promises, rounds, self.shares[0])
         self.broken = self.broken or reached
         self.with_truth = self.with_truth.add(arrivals, MAX_UNITS)

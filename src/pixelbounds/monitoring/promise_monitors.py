@@ -107,18 +107,17 @@ def regions_by_name(promises: Sequence[CertifiedPromise], within: Any, or_none: 
 
 def targets_of(
     promises: Sequence[CertifiedPromise], within: Any, band: Any, loss: Any = None
-) -> tuple[list[RiskTarget | None], Regions]:
-    """Promises as they are counted on new images, given their regions by name, and the distinct regions.
+) -> tuple[dict[int, RiskTarget], Regions]:
+    """Promises, by number, as they are counted on new images, given their regions by name, and the distinct regions.
 
-    None stands for a promise whose region was not drawn on these images: they do not count for it.
+    A promise whose region was not drawn on these images is left out: they do not count for it.
     """
     given = regions_by_name(promises, within, ", None for one that was not drawn")
-    drawn = [promise for promise in promises if promise.place == "all" or given[promise.name] is not None]
-    asked = [one.asked(given.get(one.name), loss if one.kind == "loss" else None) for one in drawn]
+    drawn = {j: one for j, one in enumerate(promises) if one.place == "all" or given[one.name] is not None}
+    asked = [one.asked(given.get(one.name), loss if one.kind == "loss" else None) for one in drawn.values()]
     targets, regions = risk_targets_of(asked, band, "units", units=True)
-    check_same_places(drawn, targets)
-    following = iter(targets)
-    return [next(following) if promise in drawn else None for promise in promises], regions
+    check_same_places([*drawn.values()], targets)
+    return dict(zip(drawn, targets, strict=True)), regions
 
 
 def rounds_of(promise: CertifiedPromise, losses: Array, sizes: Array, counts: Array, unit_of: Array) -> Rounds:

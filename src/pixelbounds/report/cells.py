@@ -18,11 +18,6 @@ def percent(share: float, digits: int = 2) -> str:
     return f"{100 * share:.{digits}f}%" if isfinite(share) else "–"  # noqa: RUF001
 
 
-def level_text(share: float) -> str:
-    """A level as it was asked for: 10%, 2.5%."""
-    return f"{100 * share:.6g}%"
-
-
 def number(value: float) -> str:
     """Four significant digits."""
     return f"{value:#.4g}".rstrip(".") if isfinite(value) else "–"  # noqa: RUF001

@@ -15,10 +15,11 @@ import numpy as np
 
 from ..calibration.calibration import Calibration
 from ..calibration.text import promise_in_words
-from ..calibration.words import plural
+from ..calibration.words import level_in_words, plural
 from ..evaluation.evaluation import Evaluation, SeenPromise, Strata
-from .cells import PLAIN, LengthWords, level_text, strata_heading, strata_rows
-from .example import Row
+from ..evaluation.guarantee_check import judge
+from .cells import PLAIN, LengthWords, strata_heading, strata_rows
+from .promise_table import seen_of
 from .style import BLACK, BLUE, QUIET, RED
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ def level_of_all(calibration: Calibration) -> float | None:
     return of_all[0] if of_all else None
 
 
-def draw_path(axes: Axes, calibration: Calibration, seen: SeenPromise | None) -> None:
+def draw_path(axes: Axes, calibration: Calibration, evaluation: Evaluation | None) -> None:
     """Observed risk of the first promise along the path with a bound of each point, and the chosen point.
 
     Each bound is valid for a point chosen beforehand; the data chose this one, so no bound is marked there. Beside it
-    is what the promise came to on other images, where that was `seen`. Where each image counts, units are weighed
+    is what the promise came to on other images, where some were evaluated. Where each image counts, units are weighed
     around the level, and only that mean is drawn.
     """
     words = LengthWords.of(calibration.measure) if calibration.family.name == "additive" else PLAIN
@@ -59,6 +60,7 @@ def draw_path(axes: Axes, calibration: Calibration, seen: SeenPromise | None) ->
     _note(axes, "chosen", (chosen, 1), ("data", "axes fraction"), (-3, -2), va="top", ha="right")
     if promise.weighting == "units":
         axes.plot(chosen, promise.risk, "o", color=BLUE)
+        seen = None if evaluation is None else seen_of(promise, evaluation, judge(evaluation, calibration))
         if seen is not None:
             _draw_seen(axes, chosen, seen)
     counted = "images that miss too much" if promise.kind == "tail" else "pixels outside"
@@ -93,11 +95,9 @@ def draw_units(axes: Axes, evaluation: Evaluation, level: float | None) -> None:
     axes.set_ylim(0, 1.15 * counts.max())
     if level is not None:
         axes.axvline(level, color=BLACK, linewidth=0.6)
-        at_left = level >= 0.6 * edges[-1]
-        _note(
-            axes, f"risk level {level_text(level)}", (level, 1), ("data", "axes fraction"), (-3 if at_left else 3, -2),
-            va="top", ha="right" if at_left else "left",
-        )  # fmt: skip
+        side, by = ("right", -3) if level >= 0.6 * edges[-1] else ("left", 3)
+        words = f"risk level {level_in_words(level)}"
+        _note(axes, words, (level, 1), ("data", "axes fraction"), (by, -2), va="top", ha=side)
     name_axes(axes, f"share of {evaluation.entries} outside, per {each}", plural(each))
     _percent(axes.xaxis)
     axes.locator_params(axis="y", integer=True)
@@ -125,7 +125,8 @@ def draw_strata(axes: Axes, strata: Strata, kind: str, level: float | None, leng
     rows = strata_rows(strata, lengths)
     chosen = [i for i, _ in rows]
     _draw_dots(axes, [name for _, name in rows], strata.risk[chosen], strata.low[chosen], strata.high[chosen])
-    _draw_upright_level(axes, level)
+    if level is not None:
+        axes.axvline(level, color=BLACK, linewidth=0.6)
     axes.set_xlim(left=0)
     name_axes(axes, "pixels outside", strata_heading(kind, lengths))
     _percent(axes.xaxis)
@@ -146,23 +147,6 @@ def draw_promises(axes: Axes, promises: Sequence[Any]) -> None:
     _percent(axes.xaxis)
 
 
-def draw_comparison(lengths: Axes, risks: Axes, rows: Sequence[Row]) -> None:
-    """Mean length and risk of each method, side by side."""
-    words = LengthWords.of(rows[0].calibration.measure)
-    names, evaluations = [row.name for row in rows], [row.evaluation for row in rows]
-    length = words.width * np.array([(ev.mean_length, *ev.mean_length_interval) for ev in evaluations])
-    risk = np.array([(ev.risk, *ev.risk_interval) for ev in evaluations])
-    _draw_dots(lengths, names, *length.T)
-    _draw_dots(risks, names, *risk.T)
-    for row in rows:
-        _draw_upright_level(risks, level_of_all(row.calibration))
-    lengths.set_xlim(left=0)
-    lengths.set_xlabel(words.beside("mean interval length"))
-    risks.set_xlim(left=0)
-    risks.set_xlabel("pixels outside")
-    _percent(risks.xaxis)
-
-
 def _draw_dots(axes: Axes, names: Sequence[str], values: Any, low: Any, high: Any) -> None:
     """One row per name, the first on top, with its interval."""
     at = np.arange(len(names))
@@ -179,12 +163,7 @@ def _draw_level(axes: Axes, level: float | None) -> None:
     if level is None:
         return
     axes.axhline(level, color=BLACK, linewidth=0.6)
-    _note(axes, f"risk level {level_text(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
-
-
-def _draw_upright_level(axes: Axes, level: float | None) -> None:
-    if level is not None:
-        axes.axvline(level, color=BLACK, linewidth=0.6)
+    _note(axes, f"risk level {level_in_words(level)}", (1, level), ("axes fraction", "data"), (0, 3), ha="right")
 
 
 def name_axes(axes: Axes, below: str, above: str) -> None:

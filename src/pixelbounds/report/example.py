@@ -116,44 +116,28 @@ def examples_of(
     samples: Any = None,
     observation: Any = None,
     promises: Sequence[Promise] | None = None,
-    numbers: Mapping[str, tuple[Any, Interval]] | None = None,
 ) -> list[Example]:
     """Examples of some images of arrays (n, *pixels), samples (n, m, *pixels); `names` holds a name of each of n.
 
-    The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer. `numbers` are,
-    by name, the values of every sample, (n, m) or (n, m, 1), and their calibrated interval, (n, 1): the samples with
-    the smallest and the largest value that it allows are shown.
+    The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer.
     """
     n = len(interval)
     parts = {"estimate": estimate, "truth": truth, "samples": samples, "band": band, "observation": observation}
     for name, x in {**parts, "names": names}.items():
         if x is not None and len(x) != n:
             raise ValueError(f"{name} hold {len(x)} images but interval {n}; give one for each image")
-    places = {} if promises is None else _places(promises, interval)
+    places: dict[str, Any] = {}  # regions (n, *pixels) of promises that are about some of the pixels
+    if promises is not None:
+        targets, masks = risk_targets_of(check_promises(promises), interval.lower, "units", units=False)
+        places = {target.name: masks[target.region - 1][1] for target in targets if target.region}
     out = []
     for i in images:
         i = check_count(i, "image", least=0, most=n - 1)
         given = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
         name = f"image {i}" if names is None else str(names[i])
         regions = {place: rows_of(values, i, i + 1)[0] for place, values in places.items()}
-        also = {} if samples is None else _extremes(samples[i], numbers or {}, i)
-        out.append(
-            Example(name, interval.lower[i], interval.upper[i], regions=regions, image=int(i), also=also, **given)
-        )
+        out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, image=i, **given))
     return out
-
-
-def _extremes(samples: Any, numbers: Mapping[str, tuple[Any, Interval]], image: int) -> dict[str, Any]:
-    """Of each number the samples with the smallest and the largest value within its interval, by name and value."""
-    pictures = {}
-    for name, (values, interval) in numbers.items():
-        of_samples = np.asarray(to_numpy(values[image]), np.float64).reshape(len(samples))
-        low, high = (float(to_numpy(x[image]).reshape(())) for x in (interval.lower, interval.upper))
-        allowed = np.flatnonzero((of_samples >= low) & (of_samples <= high))
-        for word, pick in (("smallest", np.argmin), ("largest", np.argmax)) if len(allowed) else ():
-            which = allowed[pick(of_samples[allowed])]
-            pictures[f"{word} {name}: {of_samples[which]:.4g}"] = samples[which]
-    return pictures
 
 
 _BETWEEN = "between both masks"  # its outline is that of the outer and of the inner mask
@@ -171,9 +155,3 @@ def with_masks(example: Example) -> Example:
 def outline_of(examples: Sequence[Example]) -> str:
     """What is outlined first: both masks, or where they are one everywhere, the outer one."""
     return _BETWEEN if any((x.regions or {})[_BETWEEN].any() for x in examples) else "outer mask"
-
-
-def _places(promises: Sequence[Promise], interval: Interval) -> dict[str, Any]:
-    """Region (n, *pixels) of each promise that is about some of the pixels, by its name."""
-    targets, regions = risk_targets_of(check_promises(promises), interval.lower, "units", units=False)
-    return {target.name: regions[target.region - 1][1] for target in targets if target.region}

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 from ..calibration.calibration import Calibration
 from ..evaluation.evaluation import Evaluation
-from ..evaluation.guarantee_check import judge
 from .cells import LengthWords, strata_rows
-from .charts import draw_comparison, draw_path, draw_strata, draw_units, level_of_all
-from .example import Example, Row
-from .pack import is_colour, pictures_of, window_of
-from .promise_table import seen_of
-from .style import COLUMN, TEXT_WIDTH, house_style, new_figure, save_figure, show_image, show_map
+from .charts import draw_path, draw_strata, draw_units, level_of_all
+from .example import Example
+from .pack import one_plane, pictures_of, window_of
+from .style import COLUMN, house_style, new_figure, save_figure, show_image, show_map
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,29 +29,27 @@ def save_figures(
     calibration: Calibration,
     evaluation: Evaluation | None,
     examples: Sequence[Example] = (),
-    comparison: Sequence[Row] = (),
 ) -> list[Path]:
-    """Write path, strata, units and comparison as PDF and SVG and each example as PNG; return their paths."""
+    """Write path, strata and units as PDF and SVG and each example as PNG; return their paths."""
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{str(target)!r} is a file; give a folder for the figures")
     out = []
     with house_style({"svg.fonttype": "path", "text.parse_math": False}):
-        for name, figure in _charts(calibration, evaluation, comparison).items():
+        for name, figure in _charts(calibration, evaluation).items():
             out += save_figure(figure, target, name, ("pdf", "svg"))
         for i, example in enumerate(examples, 1):
             out += save_figure(_example(example, calibration), target, f"example-{i:02d}", ("png",))
     return out
 
 
-def _charts(calibration: Calibration, evaluation: Evaluation | None, comparison: Sequence[Row]) -> dict[str, Figure]:
+def _charts(calibration: Calibration, evaluation: Evaluation | None) -> dict[str, Figure]:
     """Charts by the name of their file."""
     charts: dict[str, Figure] = {}
     level = level_of_all(calibration)
     if len(calibration.curve):
         charts["path"], axes = new_figure(COLUMN, 2.9)
-        check = None if evaluation is None else judge(evaluation, calibration)
-        draw_path(axes, calibration, seen_of(calibration.promises[0], evaluation, check))
+        draw_path(axes, calibration, evaluation)
         charts["path"].legend(loc="outside lower left")
     if evaluation is not None:
         charts["units"], axes = new_figure(COLUMN, 2.0)
@@ -61,9 +57,6 @@ def _charts(calibration: Calibration, evaluation: Evaluation | None, comparison:
         for name, strata in evaluation.strata.items():
             charts[f"by-{name}"], axes = new_figure(COLUMN, 0.9 + 0.2 * len(strata_rows(strata)))
             draw_strata(axes, strata, name, level, LengthWords.of(calibration.measure))
-    if comparison:
-        charts["comparison"], panels = new_figure(TEXT_WIDTH, 0.8 + 0.24 * len(comparison), 1, 2, sharey=True)
-        draw_comparison(panels[0], panels[1], comparison)
     return charts
 
 
@@ -75,8 +68,7 @@ def _example(example: Example, calibration: Calibration) -> Figure:
     figure, panels = new_figure(1.3 * len(shown), 1.2 * tall + 0.65, 1, len(shown), squeeze=False)
     for axes, (name, x) in zip(panels[0], shown.items(), strict=True):
         axes.set_anchor("N")
-        if x.ndim == 3 and not is_colour(tuple(x.shape)):
-            x = x[len(x) // 2]
+        x = one_plane(x)
         if name in ("length", "widening"):
             show_map(axes, x, name, orientation="horizontal", shrink=0.9, pad=0.02)
         else:

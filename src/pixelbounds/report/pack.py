@@ -47,6 +47,11 @@ def kept_planes(pixels: tuple[int, ...]) -> Array:
     return np.unique(np.linspace(0, count - 1, MOST_PLANES).round().astype(int))
 
 
+def one_plane(x: Array) -> Array:
+    """What a single picture shows: (h, w), (3, h, w) in colour, or the middle plane of (p, h, w)."""
+    return x if x.ndim == 2 or is_colour(x.shape) else x[len(x) // 2]
+
+
 def planes_of(x: Array, pixels: tuple[int, ...]) -> Array:
     """The planes that are shown: (..., *pixels) -> (..., p, h, w)."""
     x = x.reshape(*x.shape[: x.ndim - len(pixels)], -1, *pixels[-2:])
@@ -200,10 +205,10 @@ def colours() -> Array:
 
 def gray_png(x: Array, window: Limits) -> str:
     """A picture, (h, w), (3, h, w), or the middle plane of (p, h, w), as a data URI."""
-    level = _levels(x, window)
-    if is_colour(tuple(x.shape)):
-        return _uri(Image.fromarray(np.ascontiguousarray(level.transpose(1, 2, 0))))
-    return _uri(Image.fromarray(level if level.ndim == 2 else level[len(level) // 2]))
+    low, high = window
+    share = (one_plane(x).astype(np.float64) - low) / (high - low)
+    level = (np.clip(share, 0, 1) * 255).round().astype(np.uint8)
+    return _uri(Image.fromarray(level if level.ndim == 2 else np.ascontiguousarray(level.transpose(1, 2, 0))))
 
 
 def map_png(x: Array, most: float) -> str:
@@ -211,8 +216,8 @@ def map_png(x: Array, most: float) -> str:
 
     Channels are averaged, of planes the middle one is shown.
     """
-    if x.ndim == 3:
-        x = x.mean(axis=0) if is_colour(tuple(x.shape)) else x[len(x) // 2]
+    x = one_plane(x)
+    x = x.mean(axis=0) if x.ndim == 3 else x
     closed = np.minimum(x.astype(np.float64) / most, 1.0)
     levels = np.where(np.isinf(x), 255, (254 * np.maximum(closed, 0)).round()).astype(np.uint8)
     picture = _fit(Image.fromarray(levels))
@@ -220,17 +225,11 @@ def map_png(x: Array, most: float) -> str:
     return _uri(picture)
 
 
-def _levels(x: Array, window: Limits) -> Array:
-    low, high = window
-    return (np.clip((x.astype(np.float64) - low) / (high - low), 0, 1) * 255).round().astype(np.uint8)
-
-
 def _fit(picture: Image.Image) -> Image.Image:
     scale = MOST_SIDE / max(picture.size)
     if scale >= 1:
         return picture
-    width = max(1, round(picture.width * scale))
-    height = max(1, round(picture.height * scale))
+    width, height = (max(1, round(side * scale)) for side in picture.size)
     return picture.resize((width, height), Image.Resampling.BOX)
 
 

@@ -14,15 +14,14 @@ from markupsafe import Markup
 from ..calibration.calibration import Calibration
 from ..calibration.masks import is_of_masks
 from ..calibration.text import description_of
-from ..evaluation.evaluation import Evaluation, Strata
+from ..evaluation.evaluation import Evaluation, Strata, entries_of
 from ..evaluation.guarantee_check import judge
-from ..images.library import channel_axis
 from .cells import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
 from .charts import draw_groups, draw_path, draw_units, level_of_all
 from .example import Example, Row, outline_of, with_masks
 from .pack import OPEN, colours
 from .page_examples import folder_beside, show_examples, sweep_data
-from .promise_table import promise_rows, seen_of
+from .promise_table import promise_rows
 from .render import asset, check_page, render_page
 from .style import ABOVE, BELOW
 from .svg import inline_chart, whisker
@@ -67,12 +66,11 @@ def write_report(
     path_chart = None
     if len(calibration.curve):
         label = "Observed risk and a confidence bound of each point along the path, with the chosen point"
-        seen = seen_of(calibration.promises[0], evaluation, check)
-        path_chart = inline_chart("path-chart", label, draw_path, calibration, seen)
+        path_chart = inline_chart("path-chart", label, draw_path, calibration, evaluation)
     render_page(
         target, "page.html", script=_script(),
         title=title, cal=calibration, words=description_of(calibration), ev=evaluation, notes=notes, lengths=lengths,
-        one=record.unit_name if record.units else "image", entries=_entries(record.pixels), judged=check,
+        one=record.unit_name if record.units else "image", entries=entries_of(record.pixels), judged=check,
         promises=promises, level_of_all=level, path_chart=path_chart,
         tables=[] if evaluation is None else _tables(evaluation, level, lengths),
         charts=[] if evaluation is None else _charts(evaluation, level),
@@ -178,8 +176,3 @@ def _comparison(rows: Sequence[Row], shown: Calibration, words: LengthWords) -> 
         }
         for row in rows for ev in [row.evaluation]
     ]  # fmt: skip
-
-
-def _entries(pixels: tuple[int, ...]) -> str:
-    """What is inside or outside, as in `Evaluation.entries`."""
-    return "values" if channel_axis(pixels) is not None or len(pixels) == 1 else "pixels"

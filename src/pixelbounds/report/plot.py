@@ -14,14 +14,12 @@ import numpy as np
 from ..calibration.calibration import Calibration
 from ..calibration.words import level_in_words
 from ..evaluation.evaluation import Evaluation
-from ..evaluation.guarantee_check import judge
 from ..images.checks import check_choice, check_count, check_same_shape
 from ..images.ends import Interval
 from ..images.library import Array, as_array, channels_first, differ_in_size, to_numpy
 from .cells import LengthWords
 from .charts import draw_path, draw_promises, draw_strata
 from .pack import is_colour
-from .promise_table import seen_of
 from .style import ABOVE, BELOW, COLUMN, house_style, show_image, show_map
 
 if TYPE_CHECKING:
@@ -138,10 +136,9 @@ def calibration(shown: Calibration, evaluation: Evaluation | None = None, *, axe
     promise = shown.promises[0]
     if not len(shown.curve):
         raise ValueError(f"a calibration of the loss {promise.name!r} keeps no curve, so there is none to show")
-    check = None if evaluation is None else judge(evaluation, shown)
     place = _one(axes, 1.3 * COLUMN, 2.6)
     with house_style():
-        draw_path(place, shown, seen_of(promise, evaluation, check))
+        draw_path(place, shown, evaluation)
         place.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=1)
         level = level_in_words(promise.at_most)
         place.set_title(f"{place.get_title(loc='left')}; certified is the level, {level}", loc="left")

@@ -8,10 +8,10 @@ from typing import Any
 from ..calibration.calibration import Calibration
 from ..calibration.promises import promise_key
 from ..calibration.text import counted_in_short, description_of
-from ..calibration.words import plural
+from ..calibration.words import level_in_words, plural
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.guarantee_check import GuaranteeCheck
-from .cells import level_text, percent, span
+from .cells import percent, span
 from .example import Example
 from .svg import whisker
 
@@ -37,7 +37,7 @@ def promise_rows(
     for seen in () if evaluation is None else evaluation.promises:
         if evaluation is not None and promise_key(seen) not in keys:
             what = counted_in_short(seen, evaluation.pixels, evaluation.each)
-            rows.append(_row(seen, what, level_text(seen.at_most), None, "", "not promised", seen))
+            rows.append(_row(seen, what, level_in_words(seen.at_most), None, "", "not promised", seen))
     shown = [row["seen"] for row in rows if row["seen"] is not None and row["seen"].units]
     decided = [p.interval[1] for p in shown if p.verdict in ("kept", "broken")]  # others may reach far
     most = max([1.25 * p.at_most for p in calibration.promises] + decided + [1.15 * p.risk for p in shown])
@@ -69,7 +69,7 @@ def _of_images(
     """The cells of a row that are about other images."""
     compared = check is not None and bool(check.promises)
     some, (low, high) = f"{seen.units} {plural(evaluation.each)}", seen.interval
-    words = verdict = _VERDICTS[seen.verdict].format(some, level_text(seen.at_most))
+    words = verdict = _VERDICTS[seen.verdict].format(some, level_in_words(seen.at_most))
     if seen.verdict == "undecided" and (low > seen.at_most or high <= seen.at_most):
         verdict = _ALONE.format("above" if low > seen.at_most else "within")
     if row["certified"] is None:

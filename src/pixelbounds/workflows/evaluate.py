@@ -23,11 +23,10 @@ from ..evaluation.structures import Structure, structures_of
 from ..execution.blocks import pick, readable
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading, stated_by
-from ..formats.identifiers import numbered_units
 from ..formats.inputs import Bands, check_pair, open_interval, open_marks, open_truth, open_units
 from ..formats.label_maps import label_names, open_label_map, open_labels, whole_labels
 from ..formats.scans import Images, check_patients
-from ..images.checks import check_limits
+from ..images.checks import check_limits, distinct_in_order
 from ..images.ends import Interval
 from ..images.measure import Measure
 from ..storage.files import replace_file
@@ -60,7 +59,7 @@ class Evaluated:
     @property
     def risk_level(self) -> float | None:
         """The level that was claimed, of whatever loss."""
-        return None if self.stored is None else self.stored.first.at_most
+        return None if self.stored is None else self.stored.promises[0].at_most
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +133,7 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
         known = known_of(files.features, files.labels, images)
         regions = PromiseRegions.open(files.texts, images, reading)
         units = open_units(images, reading)
-        units = units if names or units is None else numbered_units(units)
+        units = units if names or units is None else distinct_in_order(units)[1]
         if calibration is None or bands is None:
             if reading.units is None:
                 check_patients("the truth", images, about.get("patients"), "the intervals")

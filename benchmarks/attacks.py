@@ -176,7 +176,7 @@ def shifted(rng: Rng, bound: Any) -> bool:
 
 
 def sites(rng: Rng, bound: Any) -> bool:
-    """Two sites with fixed numbers of images, easy ones at one and hard ones at the other; small counts not told."""
+    """Two sites with fixed numbers of images, easy ones at one and hard ones at the other; small counts suppressed."""
     third = len(ORGANS.chance) // 3
     north = ORGANS.of_chance(np.where(np.arange(len(ORGANS.chance)) < third, 1.0, 0.0))
     south = ORGANS.of_chance(np.where(np.arange(len(ORGANS.chance)) >= 2 * third, 1.0, 0.0))
@@ -233,7 +233,7 @@ ATTACKS: dict[str, Attack] = {
     "ties: truths of eight values": ties,
     "band and groups chosen on the fitting images": choices,
     "kept by weights for another source": shifted,
-    "two unlike sites, small counts not told": sites,
+    "two unlike sites, small counts suppressed": sites,
     "growing, 40 looks": looks,
 }
 ONLY = {"growing, 40 looks": ("betting", WRONG)}  # which has a bound of its own

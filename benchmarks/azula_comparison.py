@@ -7,7 +7,7 @@ python -m benchmarks.azula_comparison        (writes the table of docs/research/
 Half of the pixels of the middle of phantoms are missing. The packaged network knows noise up to 0.22, so both begin
 there, at the smooth image that fits the observation, and not at pure noise, which neither could start from. azula's
 samplers are DDIM with eta = 1 around its MMPS and PGDM, and its DPS; that one draws one sample at a time, because its
-norm spans the batch. The strength of DPS is 1 in both, as both have it unless told. Ours takes three sweeps for `mmps`,
+norm spans the batch. The strength of DPS is 1 in both, the default of both. Ours takes three sweeps for `mmps`,
 of a third of the evaluations each, which were chosen on other phantoms. With METHOD and a library (ours,
 azula) after `run` that row alone is measured, into the same file.
 """

@@ -5,7 +5,7 @@
 The file, .npz or .zarr, holds truth, lower and upper (n, *pixels) of slices, `organs` (the true labels: 1 trachea, 2
 heart, 3 lung), `labels` (those known at test time) and `patients` (n,); where the bands come from does not matter
 A draw takes some slices at random to calibrate on. By patient, a draw takes
-patients. Rows that benchmarks/results has already are not made again, so that a run goes on where it was stopped.
+patients. Rows that benchmarks/results has already are not made again, so that a run resumes where it stopped.
 
 What a promise is about, the source that the certifying slices are drawn from, is known here whole: all slices that do
 not fit. So `risks` are true risks, without an error of their own, and a promise is kept or broken by them. Those of the

@@ -1,7 +1,7 @@
 """Threads that wait for each other, in training on a CPU: python -m benchmarks.cpu_training.
 
 A step of `tiny` at 64 x 64 in a process of its own, with one thread, with a thread a core that wait by running in
-circles (what OpenMP does unless told), and with threads that sleep while they wait (`OMP_WAIT_POLICY=PASSIVE`, which
+circles (OpenMP's default), and with threads that sleep while they wait (`OMP_WAIT_POLICY=PASSIVE`, which
 `pixelbounds train` sets); alone, and beside a program that keeps one core busy. A way that has not done its steps after
 a minute and a half is ended, and its images per second are below what is written.
 """

@@ -8,7 +8,7 @@ Files are those of `reproduce.gpu.end_to_end collect`; a band is LABEL/SAMPLES, 
 is not its way's own. In every draw some images calibrate and others judge, the same for all rows. Ours: the frontier
 with betting, as by default. The paper's: K-RCPS with Hoeffding-Bentkus and the cell of its grid that is shortest on the
 judging images. Samples and images fewer than were drawn cost their share of the sampling; K networks cost K trainings.
-Rows are kept draw by draw, and a run goes on where it was stopped.
+Rows are kept draw by draw, and a run resumes where it stopped.
 """
 
 from __future__ import annotations

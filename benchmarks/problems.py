@@ -1,6 +1,6 @@
 """Every problem on phantoms with the embedded network: PSNR, certified length, risk on other phantoms, seconds.
 
-python -m benchmarks.problems run [FOLDER]   (an hour on one core; goes on where FOLDER stands; writes
+python -m benchmarks.problems run [FOLDER]   (an hour on one core; resumes in FOLDER; writes
                                               benchmarks/results/problems.json and docs/problems_samples.png)
 python -m benchmarks.problems picture        (docs/problems.png: what each operator does to a phantom)
 python -m benchmarks.problems                (writes the table of docs/research/samplers.md)

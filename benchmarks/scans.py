@@ -1,4 +1,4 @@
-"""What a cap gives where patients are few: certified intervals by scan, with a cap and without, over several draws.
+"""Gain of a cap where patients are few: certified intervals by scan, with a cap and without, over several draws.
 
     python -m benchmarks.scans ct64_bands.npz
 

@@ -37,7 +37,7 @@ FIRST = NEW + 5000  # phantoms that nobody else uses
 
 
 def drawn(truth: Array, *, noise: float = SIGMA_0, told: float = SIGMA_0, steps: int | None = None) -> Band:
-    """The band of samples of noisy images, where the sampler is told some noise level."""
+    """The band of samples of noisy images, where the sampler assumes some noise level."""
     rng = np.random.default_rng(len(truth))
     noisy = truth + np.float32(noise) * rng.standard_normal(truth.shape, dtype=np.float32)
     network, sde, _ = load_network(network_file(), kind="score")

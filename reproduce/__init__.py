@@ -6,7 +6,7 @@ celeba.py          CelebA as published -> images; abdomen.py: AbdomenCT-1K
 pipeline.py        images -> material, through training and sampling
 rows.py            the rows of Table 1 and ours: which band, which method, which bound
 fits.py            one split of the calibration images: paths fitted once and certified with several bounds
-draws.py           one draw of calibration and validation images -> what each row gives
+draws.py           one draw of calibration and validation images -> the result of each row
 ledger.py          finished draws on disk: never computed twice
 results.py         all draws -> one JSON with configuration, seed, commit, versions
 summaries.py       that JSON -> summaries, paired differences, Markdown and LaTeX

@@ -13,7 +13,7 @@ from pixelbounds.execution import let_threads_sleep
 
 from .experiment import EXPERIMENTS
 
-_KEPT = "finished draws are kept: run the same command to go on, without --fresh"
+_KEPT = "finished draws are kept: the same command resumes, without --fresh"
 
 
 def _named(name: str) -> Callable[..., Outcome]:
@@ -26,15 +26,15 @@ def _named(name: str) -> Callable[..., Outcome]:
         data: Annotated[
             Path | None, typer.Option(help="Images to train on and to hold out; makes the arrays first.")
         ] = None,
-        train: Annotated[bool, typer.Option("--train", help="Make the arrays anew, where no images are read.")] = False,
+        train: Annotated[bool, typer.Option("--train", help="Train on simulated images, make the arrays.")] = False,
         out: Annotated[
-            Path | None, typer.Option(help="Where draws, results, tables and figures are kept; out/NAME unless told.")
+            Path | None, typer.Option(help="Folder of draws, results, tables and figures; default: out/NAME.")
         ] = None,
-        draws: Annotated[int | None, typer.Option(min=1, help="Draws; those of the experiment unless told.")] = None,
+        draws: Annotated[int | None, typer.Option(min=1, help="Number of draws; default: the experiment's.")] = None,
         plan: Annotated[Path | None, typer.Option(help="A TOML file of your own instead of NAME's.")] = None,
-        toy: Annotated[bool, typer.Option("--toy", help="In miniature, to see that all of it runs.")] = False,
+        toy: Annotated[bool, typer.Option("--toy", help="Run in miniature, to check that everything works.")] = False,
         fresh: Annotated[bool, typer.Option("--fresh", help="Compute finished draws again.")] = False,
-        workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core unless told.")] = None,
+        workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")] = None,
         figures: Annotated[bool, typer.Option(help="Draw the figures.")] = True,
         device: Annotated[str | None, typer.Option(help="cpu or cuda, for training and sampling.")] = None,
     ) -> Outcome:
@@ -53,7 +53,7 @@ def _named(name: str) -> Callable[..., Outcome]:
 
     given = "" if name == "phantom" else " --material FOLDER"
     run.__doc__ = (
-        f"Table and figures of {name}; goes on where it stopped.\n\nExample: python -m reproduce {name}{given}"
+        f"Table and figures of {name}; resumes where it stopped.\n\nExample: python -m reproduce {name}{given}"
     )
     return run
 

@@ -32,7 +32,7 @@ def reproduce(
     tell: Teller = print,
     progress: Progress = silent,
 ) -> Path:
-    """Run an experiment by name or TOML file as far as it is not finished; returns the folder of what it gave.
+    """Run an experiment by name or TOML file as far as it is not finished; returns the folder of its results.
 
     material       ready arrays; otherwise `data` or `train` make them, or they come with the package (phantom)
     fresh          compute finished draws again
@@ -72,7 +72,7 @@ def _material(
 ) -> Material:
     """Ready arrays: those given, those that the experiment brings along, or those that training and sampling make."""
     if material is not None and (data is not None or train):
-        raise ValueError("--material gives ready arrays, --data and --train make them; choose one")
+        raise ValueError("--material names ready arrays, --data and --train make them; choose one")
     if material is not None:
         return load_material(material)
     if data is not None or train:

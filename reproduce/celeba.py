@@ -31,7 +31,7 @@ def celeba(
 ) -> Images:
     """Faces (n, 3, size, size) of one part of the published partition, uint8.
 
-    The central square of side `crop` is cut out and resized to `size`. As in the paper, crop is size unless told: 128
+    The central square of side `crop` is cut out and resized to `size`. As in the paper, crop is size by default: 128
     of 178 x 218. score_sde's 64 x 64 faces are crop=140, size=64. With `cache`, a zarr store, faces are read once and
     need not fit into memory. CelebA's identities are not in this layout, so there are no units.
     """

@@ -1,4 +1,4 @@
-"""One draw of calibration and validation images, and what each row of the table gives on it.
+"""One draw of calibration and validation images, and the result of each row of the table on it.
 
 Rows that share work form a group, the unit that is stored: `compute(plan, material, draw, group)` returns its records,
 one per row (one per row and cell for the grid of K-RCPS), and points of the curves.
@@ -110,7 +110,7 @@ class Draw:
         return self.material[name][images] if name in self.material.arrays else None
 
     def record(self, row: str, fitted: Fitted, bound: str, held_out: CalibrationData, **more: Any) -> DrawRecord:
-        """What a row gives on the validation images."""
+        """The result of a row on the validation images."""
         outcome = certified(fitted, bound)
         return {**self.measured(row, fitted.path.grouping, outcome, held_out), "certifying": fitted.certifying, **more}
 

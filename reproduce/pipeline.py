@@ -1,6 +1,6 @@
 """Images to material: prepare, train the three networks, sample, and put everything into units of [0, 1].
 
-Every step goes on where an interrupted one stopped. The experiment says how many images are held out and fine-tuned on,
+Every step resumes where it was interrupted. The experiment says how many images are held out and fine-tuned on,
 `splits.py` says which; no unit (scan, patient) is in two parts.
 """
 

@@ -57,7 +57,7 @@ axes[0].grid(visible=False)
 shown = pb.plot.intervals(interval, 0, axes=axes[1:])
 
 # %% [markdown]
-# Mistakes are told by the image. Samples that do not change are no randomness; numbers that are not finite are an
+# Errors name the image. Samples that do not change are no randomness; numbers that are not finite are an
 # error.
 
 # %%

@@ -1,7 +1,7 @@
 """Put networks' outputs on phantoms, and the score network, into the package: python -m reproduce.gpu.package FOLDER.
 
-FOLDER is `work` of `python -m reproduce phantom --train --out DIR`: arrays as `material/NAME.npy`, what is told of
-them in `material/figures.json`, and the network as `score/score.safetensors`.
+FOLDER is `work` of `python -m reproduce phantom --train --out DIR`: arrays as `material/NAME.npy`, their figures
+in `material/figures.json`, and the network as `score/score.safetensors`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""dtype x layout x container x command: what is taken, refused and said, and the tables of docs/data.md.
+"""dtype x layout x container x command: what is taken, refused and said, and the tables of docs/research/dtypes.md.
 
 `python tests/formats/test_matrix.py` writes the tables anew. A cell says one thing for every command and layout: all of
 them must agree, and what is taken must have the scale that the cell says.
@@ -24,7 +24,7 @@ pytest.importorskip("nibabel")
 pytest.importorskip("pydicom")
 zarr = pytest.importorskip("zarr")
 
-PAGE = Path(__file__).parents[2] / "docs" / "data.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "dtypes.md"
 BEGIN, END = "<!-- tests/formats/test_matrix.py -->", "<!-- end of tables -->"
 DTYPES = ("bool", "uint8", "int16", "uint16", "float16", "float32", "float64", "complex64")
 LAYOUTS = ("(n, h, w)", "(n, c, h, w)", "(n, h, w, c)", "of different sizes")

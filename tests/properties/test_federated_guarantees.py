@@ -1,4 +1,4 @@
-"""The promise across sites, tested by simulation: small counts that are not told, and patients at several sites.
+"""The promise across sites, tested by simulation: small counts that are suppressed, and patients at several sites.
 
 As in `test_guarantees.py`: each world draws images, calibrates and asks for the true risk in closed form; failures
 are at most Binomial(worlds, delta) in law, and wrong variants must be caught by the same check. `make guarantees` runs
@@ -56,7 +56,7 @@ def risk_where_small_counts_are_not_told(seed, method, bound):
 
 
 def test_risk_is_controlled_where_small_counts_are_not_told(monkeypatch, record_property):
-    """What is suppressed must not be told as 0: then the risk that is certified is not the true one."""
+    """What is suppressed must not be reported as 0: then the risk that is certified is not the true one."""
     ways = {"method": pb.Frontier("band"), "bound": "betting"}, {"method": "rcps", "bound": "hoeffding_bentkus"}
     count = sum(broken(risk_where_small_counts_are_not_told, WORLDS, **how) for how in ways)
     monkeypatch.setattr(questions, "rounded_up", lambda counts, sizes, least: counts // least * least)

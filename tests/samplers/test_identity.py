@@ -1,4 +1,4 @@
-"""Samplers that draw differently do not share a name; what cannot be told apart asks for one."""
+"""Samplers that draw differently do not share a name; what cannot be distinguished asks for one."""
 
 from functools import partial
 from types import SimpleNamespace

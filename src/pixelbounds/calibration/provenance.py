@@ -1,8 +1,8 @@
 """What a calibration keeps of single images: hashes, by which an image is recognised, and what bands were like.
 
-The digest of a set is the sum of its images' digests, so neither cuts nor order matter, and no image can be told from
-it. The hash of one image is a digest of its truth alone: by it an image that is to judge a calibration, or to certify
-with groups that it shaped, is refused.
+The digest of a set is the sum of its images' digests, so neither cuts nor order matter, and it reveals no
+image. The hash of one image is a digest of its truth alone: by it an image that is to judge a calibration, or to
+certify with groups that it shaped, is refused.
 
 The band of an image is described by five numbers, so that new bands can be compared without truth (monitoring):
 
@@ -62,7 +62,7 @@ def image_hashes(truth: Array, block: Block, family: Family) -> tuple[Array, ...
 
 
 def region_digests(block: Block) -> Array:
-    """The sum over images of the digests of each of their regions, in which no image can be told: (regions, 8)."""
+    """The sum over images of the digests of each of their regions, which reveal no image: (regions, 8)."""
     total = np.zeros((len(block.regions), 8), np.int64)
     for r, region in enumerate(block.regions):
         kind = _kind_of(region)
@@ -187,7 +187,7 @@ class CalibrationImages(ValueError):
 
 
 def refuse_calibrated(truth: Any, calibration: Any, runner: Runner, unit_of: Array | None = None) -> str | None:
-    """Refuse images that calibrated; the digest of the calibration images, or None where it cannot be told.
+    """Refuse images that calibrated; the digest of the calibration images, or None where it is unknown.
 
     Where truths repeat among the calibration images themselves (counts of a few lesions), some of these images may
     repeat them honestly: then only a call all of whose images are known is refused. With the unit of each image, (n,),
@@ -213,7 +213,7 @@ def refuse_calibrated(truth: Any, calibration: Any, runner: Runner, unit_of: Arr
 
 
 def digest_of(total: Array) -> str:
-    """Digest of a set from the sum of its images' digests: neither cuts nor order matter, and no image can be told."""
+    """Digest of a set from the sum of its images' digests: neither cuts nor order matter, and it reveals no image."""
     return f"{sum(int(word) << (32 * i) for i, word in enumerate(total)) % 2**256:064x}"
 
 

@@ -1,9 +1,9 @@
 """What every command keeps to.
 
 A command is a function that returns an `Outcome`: what a person reads (a sentence, then a few numbers) and the same as
-plain values. `command` spreads the options that it shares with others (`options.py`) and adds `--json` and `--debug`.
-The result goes to standard output, as text or as one JSON object; notes, progress and errors go to standard error. An
-error is a message, and its kind is the exit code (`EXITS`).
+plain values. `command` spreads the options that it shares with others (`workflows/request.py`) and adds `--json` and
+`--debug`. The result goes to standard output, as text or as one JSON object; notes, progress and errors go to standard
+error. An error is a message, and its kind is the exit code (`EXITS`).
 """
 
 from __future__ import annotations

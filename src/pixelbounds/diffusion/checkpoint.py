@@ -1,4 +1,4 @@
-"""Files of networks and of training runs, sealed: no code runs when one is read, and a damaged one is told.
+"""Files of networks and of training runs, sealed: no code runs when one is read, and a damaged one is an error.
 
 A training run keeps two states, the newest and the one before; where the newest cannot be read the other serves, and
 because training is a function of its state, a few steps are repeated and nothing else is lost.

@@ -123,7 +123,7 @@ def signals() -> Iterator[list[int]]:
 class Log:
     """Lines of numbers about a run, appended to `log.jsonl`.
 
-    `progress` is told every line, and on `tell` what is known between two of them: step, images, seconds, images per
+    `progress` receives every line, and on `tell` the state between two of them: step, images, seconds, images per
     second, loss, the last validation loss and the least so far, the fraction `done` and the seconds `remaining`.
     """
 

@@ -258,7 +258,7 @@ class _MissedCells(Question):
         return "" if fits else f"lists {len(cell)} cells, {len(weights)} with weights, but counts {counts.sum()}"
 
     def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
-        """Misses by cell are counted over all images of the site, as if each had its share: none is told by itself."""
+        """Misses by cell are counted over all images of the site, as if each had its share: none is reported alone."""
         counts, cell, weights, exact = data.aggregate(missed_cells, images, **given)
         sizes = image_and_region_sizes(exact, least)
         shape = given["grouping"].count, len(given["edges"]) + 1

@@ -78,20 +78,20 @@ class Reading:
 
     @property
     def measure(self) -> Measure | None:
-        """What values of NIfTI and DICOM files shall stand for, where that was told."""
+        """What values of NIfTI and DICOM files stand for, where an option says so."""
         return Measure.of_window(self.window, "") if self.raw or self.window else None
 
     def as_in(self, whose: str, measure: Measure | None, limits: Limits | None) -> Reading:
         """The same through the window, and within the limits, of a calibration or run, where it knows these.
 
-        Others that were told are refused: numbers would stand for something else than they did there.
+        Other options are refused: numbers would stand for something else than they did there.
         """
         seen = self
         if measure is not None:
             if self.measure is not None and not self.measure.same_as(measure):
                 raise ValueError(
                     f"{_option(self.measure)} is asked for, but {whose} has {_option(measure)} ({measure}): leave it "
-                    "out, and the one that is known is taken"
+                    "out, and that one is taken"
                 )
             seen = replace(seen, window=measure.window, raw=measure.window is None)
         if limits is not None:

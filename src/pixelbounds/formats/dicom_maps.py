@@ -128,7 +128,7 @@ class MapsOfScan:
         return data
 
     def common(self, kind: str, part: Part, order: int) -> dict[str, Any]:
-        """What highdicom is told of every object of a part: its series and its equipment."""
+        """Arguments of highdicom for every object of a part: its series and its equipment."""
         settings = repr((VERSION, kind, self.patient, self.about, *part[:1], *part[2:5]))
         content = hashlib.sha256(part.values.tobytes()).hexdigest()
         equipment = needed("highdicom").ContributingEquipment(
@@ -299,7 +299,7 @@ def write_parametric(folder: Path, maps: MapsOfScan) -> dict[str, Any]:
 
 
 def _of_frames(maps: MapsOfScan, part: Part, order: int) -> dict[str, Any]:
-    """What highdicom is told of objects of many frames."""
+    """Arguments of highdicom for objects of many frames."""
     common = maps.common(PARAMETRIC, part, order)
     return common | {
         "source_images": maps.sources,

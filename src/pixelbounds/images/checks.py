@@ -182,7 +182,7 @@ def distinct_in_order(values: Any) -> tuple[Array, Array]:
 
 
 def _says_nothing(label: Any) -> bool:
-    """None, a blank, or what differs from itself, as NaN does, and pandas' NA, of which it cannot be told."""
+    """None, a blank, or what differs from itself, as NaN does, and pandas' NA, which has no truth value."""
     if label is None or (isinstance(label, str | bytes) and not label.strip()):
         return True
     try:

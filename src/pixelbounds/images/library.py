@@ -91,7 +91,7 @@ def as_array(x: Any, name: str) -> Any:
 
 
 def _not_floating(x: Any, name: str) -> str:
-    """What images of another dtype are told: 8-bit ones have a scale of their own, other whole numbers have none."""
+    """The error for images of another dtype: 8-bit ones have a scale of their own, other whole numbers have none."""
     if x.dtype == object:
         return f"is no array of numbers; give images (n, *pixels), of {', '.join(_FLOATS)}, and the truth first"
     kinds = f"has dtype {x.dtype}; images are {', '.join(_FLOATS)}, and 8-bit truth spans the limits"

@@ -53,8 +53,8 @@ def identified(text: str, *parts: Any) -> str:
         return check_line(f"{text} {_digest(parts)}", "name of the sampler")
     except _Unknown as unknown:
         raise ValueError(
-            f"{text} cannot be told from other samplers: it depends on {unknown}; say name=, another one for another "
-            "network or other settings"
+            f"{text} cannot be distinguished from other samplers: it depends on {unknown}; say name=, another one "
+            "for another network or other settings"
         ) from None
 
 

@@ -127,7 +127,7 @@ def _stacked(samples: Iterator[Any], count: int, number: int) -> Iterator[Array]
 
 @contextmanager
 def _raised_at(number: int) -> Iterator[None]:
-    """What the sampler itself raises is told apart from what is wrong with its samples."""
+    """What the sampler itself raises is kept apart from errors in its samples."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What was given where: files that seem to be swapped, or in the place of others, told after a command failed on them.
+"""What was given where: files that seem to be swapped, or in the place of others, named after a command failed on them.
 
 The error is then about shapes, or a file that cannot be read; here each path is looked at: what it holds.
 """

@@ -27,7 +27,7 @@ def abdomen(
 ) -> Images:
     """Axial slices (n, h, w) in [0, 1] of all scans, float32, the case as unit, read once into the zarr store `cache`.
 
-    A call that is cut off goes on with the scan it was at; labels (files without _0000) are not read.
+    An interrupted call resumes at the scan it was at; labels (files without _0000) are not read.
     """
     folder = Path(folder)
     window = check_window(window)

@@ -207,7 +207,7 @@ def _ensemble(experiment: Experiment, first: Path, work: Path, device: str | Non
 def _train(
     experiment: Experiment, kind: str, work: Path, device: str | None, tell: Teller, *, seed: int | None = None
 ) -> Path:
-    """Write the settings of a training run and carry it out, or go on with it; `seed` is added to the plan's."""
+    """Write the settings of a training run and carry it out, or resume it; `seed` is added to the plan's."""
     tunes = kind == "conffusion"
     name = kind if seed is None else f"{kind}{seed}"
     choosing = "tune.npy" if experiment.data.stop and not tunes else 0.0

@@ -5,7 +5,7 @@
     python -m reproduce.gpu.projections collect --data local/gpu/chest128.npz --out DIR      # at home
 
 Parallel beams from a quarter of as many angles as a slice has pixels along a side. A score network learns slices of the
-training patients of `reproduce.gpu.chest`; `--start` names one that was trained to denoise, and goes on from there
+training patients of `reproduce.gpu.chest`; `--start` names one that was trained to denoise, and trains it further
 over the whole range of noise. Slices of the measured patients are drawn in a random order, a block at a time, until the
 call's time is up; the steps of the sampler are as many as that time allows for `--images` of them. What comes back is
 float16, ends outward, in files of at most 16 MiB, written after every block. torch, numpy, numba and safetensors are

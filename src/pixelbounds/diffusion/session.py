@@ -133,7 +133,7 @@ class Log:
         self._step, self._time = step, time.monotonic()
         self._validation: dict[str, float] = {}
         self.last: dict[str, Any] = {}
-        self.told = -1.0  # seconds of the run at which `progress` was told last
+        self.reported = -1.0  # seconds of the run at which `progress` was called last
         if self._path is not None and self._path.exists():  # without what a resumed run will write again
             kept = [line for line in _lines(self._path) if line["step"] <= step]
             replace_file(self._path, "".join(json.dumps(line) + "\n" for line in kept).encode())
@@ -160,7 +160,7 @@ class Log:
         return {"step": step, "images": images, "seconds": round(seconds, 3), "images_per_second": round(speed, 1)}
 
     def _pass_on(self, line: dict[str, Any], seconds: float, done: float) -> None:
-        self.told = seconds
+        self.reported = seconds
         if self._progress is not None:
             remaining = {"remaining": seconds * (1 - done) / done} if done > 0 else {}
             self._progress({**self._validation, **line, "done": done, **remaining})

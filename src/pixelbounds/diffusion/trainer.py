@@ -89,7 +89,7 @@ class Trained:
             raise ValueError(
                 f"after {self.step} steps the loss is {self.loss:.4g}, no better than the {self.trivial:.4g} of a "
                 "denoiser that changes nothing: nothing was learned; give the run more steps or seconds (the same "
-                "command goes on), or start anew with another learning rate"
+                "command resumes), or start anew with another learning rate"
             )
 
 
@@ -181,7 +181,7 @@ class _Run:
                 self.report(done, look=look, save=save)
                 if settings.exhausted(learner.best.stale):
                     break
-            elif learner.seconds >= self.log.told + _TELL:
+            elif learner.seconds >= self.log.reported + _TELL:
                 self.log.tell(learner.step, learner.seconds, done, learner.recent_loss())
             self.step(generator, done)
             if learner.step == first + 1 and settings.compile:

@@ -2,7 +2,8 @@
 
 `[task]`, `[draws]`, `[krcps]`, `[frontier]`, `[scans]` and `[curves]` say what is computed from ready arrays; together
 with the digest of the arrays they identify a finished draw. The other sections say how the arrays came about, and are
-what `python -m reproduce NAME --data ...` trains and samples by.
+what `python -m reproduce NAME --data ...` trains and samples by. The standard library reads and checks it, since draws
+also run on GPU machines, which have little else.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from importlib.resources import files
+from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pixelbounds.bands import calibrated_ranks
 
@@ -24,95 +27,111 @@ IDENTITY = ("task", "draws", "krcps", "frontier", "scans", "curves")  # what a f
 PixelCount = int | Literal["all"]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+def _value(
+    default: Any = MISSING, *, above: float = -inf, at_least: float = -inf, below: float = inf, at_most: float = inf
+) -> Any:
+    """A field and the range of its number."""
+    return field(default=default, metadata={"range": (above, at_least, below, at_most)})
 
 
-class TaskSection(_Section):
+def _share(default: Any = MISSING) -> Any:
+    return _value(default, above=0, below=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSection:
     """[task]: what is promised."""
 
-    risk_level: float = Field(gt=0, lt=1)
-    failure_prob: float = Field(gt=0, lt=1)
-    miscoverage: float = Field(gt=0, lt=1)
-    samples: int = Field(gt=1)
+    risk_level: float = _share()
+    failure_prob: float = _share()
+    miscoverage: float = _share()
+    samples: int = _value(above=1)
 
 
-class DrawsSection(_Section):
+@dataclass(frozen=True, kw_only=True)
+class DrawsSection:
     """[draws]: random calibration and validation images, over and over."""
 
-    count: int = Field(gt=0)
-    calibration: int = Field(gt=1)
-    validation: int = Field(gt=0)
-    seed: int = Field(0, ge=0)
+    count: int = _value(above=0)
+    calibration: int = _value(above=1)
+    validation: int = _value(above=0)
+    seed: int = _value(0, at_least=0)
 
 
-class KRCPSSection(_Section):
+@dataclass(frozen=True, kw_only=True)
+class KRCPSSection:
     """[krcps]: the grid of the paper."""
 
-    n_opt: list[int] = Field(min_length=1)
-    d_opt: list[PixelCount] = Field(min_length=1)
-    k: list[int] = Field(min_length=1)
+    n_opt: tuple[int, ...]
+    d_opt: tuple[PixelCount, ...]
+    k: tuple[int, ...]
     gammas: tuple[float, float, int] = (0.3, 0.7, 16)
 
     @property
-    def gamma_values(self) -> list[float]:
+    def gamma_values(self) -> tuple[float, ...]:
         """The gammas, equally spaced."""
         return [float(g) for g in np.linspace(*self.gammas)]
 
 
-class FrontierSection(_Section):
+@dataclass(frozen=True, kw_only=True)
+class FrontierSection:
     """[frontier]: fitting images, groups as `pb.Frontier` takes them, and what learned groups may see besides."""
 
-    n_opt: int = Field(gt=0)
+    n_opt: int = _value(above=0)
     groups: Literal["band", "learned"] | None = None
-    features: list[str] = ["mean", "deviation", "observation", "qr_lower", "qr_upper"]
+    features: tuple[str, ...] = ("mean", "deviation", "observation", "qr_lower", "qr_upper")
 
 
-class ScansSection(_Section):
+@dataclass(frozen=True, kw_only=True)
+class ScansSection:
     """[scans]: rows in which the unit is the scan; few of them need a higher risk level, or a cap on what images count.
 
     `unit` is what a unit is called; with a cap an image that misses more of its pixels counts as one that misses `cap`.
     """
 
-    risk_levels: list[float] = Field(min_length=1)
+    risk_levels: tuple[float, ...]
     unit: str = "scan"
-    cap: float | None = Field(None, gt=0, le=1)
+    cap: float | None = _value(None, above=0, at_most=1)
 
 
-class CurvesSection(_Section):
+@dataclass(frozen=True, kw_only=True)
+class CurvesSection:
     """[curves]: mean length against calibration images, and against K and n_opt."""
 
-    calibration: list[int] = Field(min_length=1)
-    k: list[int] = Field(min_length=1)
-    n_opt: list[int] = Field(min_length=1)
-    learned_k: list[int] = Field(min_length=1)
-    draws: int = Field(ge=0)
+    calibration: tuple[int, ...]
+    k: tuple[int, ...]
+    n_opt: tuple[int, ...]
+    learned_k: tuple[int, ...]
+    draws: int = _value(at_least=0)
 
 
-class TargetSection(_Section):
+@dataclass(frozen=True, kw_only=True)
+class TargetSection:
     """[target]: what the frontier with betting is to reach against the best K-RCPS with Hoeffding-Bentkus."""
 
-    shorter: float = Field(gt=0, lt=1)
-    controlled: float = Field(0.9, gt=0, le=1, description="share of the draws whose risk is at most the risk level")
+    shorter: float = _share()
+    controlled: float = _value(0.9, above=0, at_most=1)  # share of the draws whose risk is at most the risk level
 
 
-class DataSection(_Section):
+@dataclass(frozen=True, kw_only=True)
+class DataSection:
     """[data]: the images, and how many are kept for fine-tuning and held out; the rest is trained on."""
 
     source: str
     reader: Literal["celeba", "abdomen", "phantom", "any"]
-    size: int = Field(gt=0)
+    size: int = _value(above=0)
     limits: tuple[float, float]
     key: str | None = None
     units: str | None = None
-    train: int = Field(0, ge=0, description="phantoms to train on; of other images, all that are left")
-    tune: int = Field(gt=0)
-    held_out: int = Field(gt=1)
+    train: int = _value(0, at_least=0)  # phantoms to train on; of other images, all that are left
+    tune: int = _value(above=0)
+    held_out: int = _value(above=1)
     seed: int = 0
-    stop: bool = Field(False, description="whether the images to fine-tune on choose when the other networks stop")
+    stop: bool = False  # whether the images to fine-tune on choose when the other networks stop
 
 
-class SamplingSection(_Section):
+@dataclass(frozen=True, kw_only=True)
+class SamplingSection:
     """[sampling]: how posterior samples are drawn; their number is that of [task].
 
     `networks` counts score networks of other seeds whose mean score is followed. `printed_steps` draws samples by
@@ -120,14 +139,15 @@ class SamplingSection(_Section):
     """
 
     sampler: str
-    networks: int = Field(1, gt=0)
+    networks: int = _value(1, above=0)
     steps: int | None = None
     printed_steps: int | None = None
     seed: int = 0
     batch: int | None = None
 
 
-class Experiment(_Section):
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
     """All sections of an experiment."""
 
     name: str
@@ -135,8 +155,8 @@ class Experiment(_Section):
     published: Literal["celeba", "abdomen"]
     pictures: bool = False
     rehearsal: bool = False  # networks need not learn anything
-    differences: dict[str, str] = {}  # from the paper, for the page: what, and why
-    notes: list[str] = []  # further sentences for the page, such as what was tried
+    differences: dict[str, str] = field(default_factory=dict)  # from the paper, for the page: what, and why
+    notes: tuple[str, ...] = ()  # further sentences for the page, such as what was tried
     target: TargetSection | None = None
     task: TaskSection
     draws: DrawsSection
@@ -150,8 +170,7 @@ class Experiment(_Section):
     training: dict[str, dict[str, Any]]
     sampling: SamplingSection
 
-    @model_validator(mode="after")
-    def _fits(self) -> Experiment:
+    def __post_init__(self) -> None:
         calibrated_ranks(self.task.samples, self.task.miscoverage)
         for name, n in {"krcps": max(self.krcps.n_opt), "frontier": self.frontier.n_opt}.items():
             if n >= self.draws.calibration:
@@ -161,18 +180,21 @@ class Experiment(_Section):
         unknown = set(self.training) - {"score", "regressor", "conffusion"}
         if unknown:
             raise ValueError(f"[training] knows score, regressor and conffusion, not {', '.join(sorted(unknown))}")
-        return self
+
+    def as_dict(self) -> dict[str, Any]:
+        """All values, ready for JSON."""
+        return dict(json.loads(json.dumps(asdict(self))))
 
     def changed(self, **sections: Any) -> Experiment:
         """The experiment with some values of some sections replaced, checked again."""
-        values = self.model_dump()
+        values = self.as_dict()
         for name, section in sections.items():
             values[name] = {**values[name], **section} if isinstance(section, dict) and values[name] else section
-        return Experiment.model_validate(values)
+        return _section(Experiment, values)
 
     def identity(self) -> dict[str, Any]:
         """What the numbers of a draw depend on, apart from the material; not how many draws there are."""
-        values = self.model_dump(mode="json", include=set(IDENTITY))
+        values = {name: section for name, section in self.as_dict().items() if name in IDENTITY}
         del values["draws"]["count"]
         del values["curves"]["draws"]
         return values
@@ -199,12 +221,56 @@ def load_experiment(source: str | Path) -> Experiment:
         name = str(path)
         text = path.read_text()
     try:
-        return Experiment.model_validate(tomllib.loads(text))
+        return _section(Experiment, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is not TOML: {error}; mend that line") from error
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'plan'}: {e['msg']}" for e in error.errors())
-        raise ValueError(f"{name} is no experiment: {wrong}") from error
+    except ValueError as error:
+        raise ValueError(f"{name} is no experiment: {error}") from error
+
+
+def _section(kind: Any, table: Any, where: str = "plan") -> Any:
+    """A dataclass from a table that has its keys and no others, of their types and within their ranges."""
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where} must be a table")
+    types = get_type_hints(kind)
+    needed = {x.name for x in fields(kind) if x.default is MISSING and x.default_factory is MISSING}
+    if not needed <= table.keys() <= types.keys():
+        raise ValueError(
+            f"{where} lacks {sorted(needed - table.keys())}, has unknown {sorted(table.keys() - types.keys())}"
+        )
+    values = {name: _typed(types[name], value, f"{where}.{name}") for name, value in table.items()}
+    for one in fields(kind):
+        value = values.get(one.name)
+        above, at_least, below, at_most = one.metadata.get("range", (-inf, -inf, inf, inf))
+        if value is not None and one.metadata and not (above < value < below and at_least <= value <= at_most):
+            raise ValueError(f"{where}.{one.name} is {value}, out of range")
+    return kind(**values)
+
+
+def _typed(kind: Any, value: Any, where: str) -> Any:
+    """A value of TOML or JSON as a type; arrays become tuples."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return _section(kind, value, where)
+    if kind is Any or (origin is Literal and value in inside) or (kind is type(None) and value is None):
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    if origin is dict and isinstance(value, Mapping):
+        return {key: _typed(inside[1], part, f"{where}.{key}") for key, part in value.items()}
+    if origin is tuple and isinstance(value, list | tuple):
+        kinds = inside[:1] * len(value) if inside[-1] is ... else inside
+        if len(kinds) == len(value):
+            return tuple(_typed(one, part, where) for one, part in zip(kinds, value, strict=True))
+    if inside and origin not in (dict, tuple, Literal):  # one of several
+        for one in inside:
+            try:
+                return _typed(one, value, where)
+            except ValueError:
+                continue
+    if not inside and type(value) is kind:
+        return value
+    raise ValueError(f"{where} is {value!r}; it must be {getattr(kind, '__name__', kind)}")
 
 
 def miniature(experiment: Experiment) -> Experiment:
@@ -222,7 +288,13 @@ def miniature(experiment: Experiment) -> Experiment:
         krcps={"n_opt": [6, 8], "d_opt": [20, "all"], "k": [2, 4], "gammas": (0.3, 0.7, 3)},
         frontier={"n_opt": 6},
         scans=None if experiment.scans is None else {"risk_levels": [0.2, 0.4], "cap": experiment.scans.cap and 0.8},
-        curves={"calibration": [22, 28], "k": [2, 4], "n_opt": [6, 8], "learned_k": [4], "draws": 1},
+        curves={
+            "calibration": [22, 28],
+            "k": [2, 4],
+            "n_opt": [6, 8],
+            "learned_k": [4],
+            "draws": min(1, experiment.curves.draws),
+        },
         data={"size": 16, "train": 24, "tune": 8, "held_out": 40},
         network={**experiment.network, "name": "tiny", "base": 4, "multipliers": [1, 2], "blocks": 1, "attention": []},
         training=training,

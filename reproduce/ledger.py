@@ -100,7 +100,7 @@ class Ledger:
             workers,
             get_context("spawn"),
             initializer=_load,
-            initargs=(self.experiment.model_dump(), source, self.material.digest),
+            initargs=(self.experiment, source, self.material.digest),
         ) as pool:
             running = {pool.submit(_compute, *key): key for key in todo}
             try:
@@ -122,12 +122,12 @@ class Ledger:
 _loaded: list[tuple[Experiment, Material]] = []  # of a worker process
 
 
-def _load(experiment: dict[str, Any], source: str, digest: str) -> None:
+def _load(experiment: Experiment, source: str, digest: str) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     material = load_material(source)
     if material.digest != digest:
         raise ValueError(f"the arrays in {source} changed while they were in use; run the same command again")
-    _loaded[:] = [(Experiment.model_validate(experiment), material)]
+    _loaded[:] = [(experiment, material)]
 
 
 def _end_with_parent() -> None:

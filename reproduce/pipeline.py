@@ -99,7 +99,7 @@ def _score_runs(
 
 def prepare(experiment: Experiment, data: str | Path | None, work: Path, tell: Teller) -> None:
     """Write train.npy and tune.npy (within the limits), truth.npy ([0, 1]), unit.npy and observation.npy."""
-    about = {"data": experiment.data.model_dump(mode="json"), "process": experiment.process, "path": str(data)}
+    about = {"data": experiment.as_dict()["data"], "process": experiment.process, "path": str(data)}
     marker = work / "prepared.json"
     if marker.is_file():
         if json.loads(marker.read_text()) != about:

@@ -40,7 +40,7 @@ def run_experiment(
     found = {
         "format": RESULTS_FORMAT,
         "experiment": experiment.name,
-        "configuration": experiment.model_dump(mode="json"),
+        "configuration": experiment.as_dict(),
         "seed": experiment.draws.seed,
         "material": {
             "digest": material.digest,

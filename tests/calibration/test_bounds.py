@@ -1,6 +1,7 @@
 """Every bound keeps one contract, and errs no more often than it says."""
 
-from math import ceil, e, log, sqrt
+from fractions import Fraction
+from math import ceil, comb, e, log, sqrt
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from pixelbounds import bounds, least_images
-from pixelbounds.calibration.bounds import BOUNDS, greatest_loss
+from pixelbounds.calibration.bounds import BOUNDS, binomial_tail, greatest_loss
 
 ALL = sorted(BOUNDS)
 HIGH_PROBABILITY = [name for name in ALL if name != "conformal"]
@@ -107,6 +108,19 @@ def test_bentkus_takes_the_ceiling(n):
             k = ceil(losses.sum())
             assert e * binom.cdf(k, n, bound) == pytest.approx(DELTA, rel=1e-6)  # the bound solves this equation
             assert e * binom.cdf(k - 1, n, bound) < DELTA * 0.99  # with the floor the bound would be lower
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 46, 448, 1500])
+def test_the_tail_of_a_coin_is_exact(n):
+    rng = np.random.default_rng(n)
+    for p in (1e-9, 0.003, 0.05, *rng.uniform(size=4).tolist(), 1 - 1e-9):
+        heads, places = Fraction(p).as_integer_ratio()
+        for k in {0, n // 20, round(n * p), rng.integers(n).item(), n - 1}:
+            exact = sum(comb(n, i) * heads**i * (places - heads) ** (n - i) for i in range(k + 1))
+            assert binomial_tail(k, n, p) == pytest.approx(float(Fraction(exact, places**n)), rel=0, abs=1e-12)
+            assert binomial_tail(k, n, p) == pytest.approx(binom.cdf(k, n, p), rel=0, abs=1e-12)
+    assert [binomial_tail(n - 1, n, p) for p in (0.0, 1.0)] == [1, 0]
+    assert binomial_tail(n, n, 0.5) == 1
 
 
 def test_hoeffding_bentkus_is_the_smaller_of_its_two_parts():

@@ -5,9 +5,10 @@ import pytest
 from commands import call, done, flat
 from flat import flat_calibrate
 from refusals import refuses
-from scipy.stats import binom
+from scipy.stats import binom, gamma
 
 import pixelbounds as pb
+from pixelbounds.calibration.sample_size import gamma_quantiles
 
 KINDS = {
     "share": pb.share(0.1, name="x"),
@@ -92,6 +93,12 @@ def test_units_that_are_counted_by_their_images_need_more_of_them():
     assert kept[24] == 0
     assert kept[found.images] >= 15
     refuses(lambda: pb.plan(promises=[promise]), "unit_sizes", "[1, 2, 10]")
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.5, 1.0, 3.0])
+def test_losses_spread_by_the_gamma_law(spread):
+    shares = (np.arange(500) + 0.5) / 500
+    np.testing.assert_allclose(gamma_quantiles(shares, spread**-2), gamma.ppf(shares, spread**-2), 1e-11, 1e-300)
 
 
 def test_a_plan_prints_as_text():

@@ -42,7 +42,7 @@ def made():
         records.append(record(draw, "calibrated/oracle_bound/none", 0.79 * base))
         records.append(record(draw, "calibrated/oracle_cut/none", 0.78 * base))
         records.append(record(draw, "calibrated/oracle/none", 0.75 * base))
-    configuration = load_experiment("ct64").model_dump(mode="json")
+    configuration = load_experiment("ct64").as_dict()
     material = {"digest": "0" * 64, "images": 768, "units": 72, "pixels": [64, 64], "arrays": [], "figures": {}}
     return {
         "format": 2, "experiment": "ct64", "configuration": configuration, "seed": 0, "material": material,

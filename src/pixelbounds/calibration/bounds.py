@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from math import ceil, e, exp, inf, log, sqrt
+from math import ceil, e, exp, inf, lgamma, log, log1p, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -59,18 +59,43 @@ def check_losses(losses: Any, first: int = 0) -> Array:
 
 def _bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
     successes = ceil(n * mean - _ROUNDING)  # the ceiling is essential; a sum of 7 must not become 8 by rounding
-    return e * _binomial_tail(successes, n, level) < failure_prob
+    return e * binomial_tail(successes, n, level) < failure_prob
 
 
-def _binomial_tail(k: float, n: int, p: float) -> float:
-    """P(Bin(n, p) <= k); several times faster than scipy.stats for one value."""
-    from scipy.special import bdtr
+def binomial_tail(k: int, n: int, p: float) -> float:
+    """P(Bin(n, p) <= k): its last term, and those below it, each a multiple of the one above; needs no SciPy."""
+    if k >= n or p <= 0 or p >= 1:
+        return float(k >= n or p <= 0)
+    if k > n * p:
+        return 1 - binomial_tail(n - k - 1, n, 1 - p)
+    total, term = 0.0, _binomial_term(k, n, p)
+    while term > 1e-17 * total:
+        total += term
+        term *= k * (1 - p) / ((n - k + 1) * p)
+        k -= 1
+    return total
 
-    return 1.0 if k >= n else float(bdtr(k, n, p))
+
+def _binomial_term(k: int, n: int, p: float) -> float:
+    """P(Bin(n, p) = k) for k < n, by deviances, which do not cancel for large n as factorials do (Loader 2000)."""
+    if k == 0:
+        return exp(n * log1p(-p))
+
+    def deviance(count: int, mean: float) -> float:
+        return count * log1p((count - mean) / mean) + mean - count
+
+    def beyond_stirling(x: int) -> float:  # log x! less (x + 1/2) log x - x + log(2 pi) / 2
+        if x < 16:
+            return lgamma(x + 1) - (x + 0.5) * log(x) + x - log(2 * pi) / 2
+        return (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / x**2) / x**2) / x**2) / x
+
+    exponent = beyond_stirling(n) - beyond_stirling(k) - beyond_stirling(n - k)
+    exponent -= deviance(k, n * p) + deviance(n - k, n * (1 - p))
+    return exp(exponent) * sqrt(n / (2 * pi * k * (n - k)))
 
 
 def _binomial_test(mean: float, n: int, failure_prob: float, level: float) -> bool:
-    return _binomial_tail(round(n * mean), n, level) < failure_prob
+    return binomial_tail(round(n * mean), n, level) < failure_prob
 
 
 def _hoeffding_bentkus_test(mean: float, n: int, failure_prob: float, level: float) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import lgamma
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from ..bands import least_samples
 from ..images.checks import check_choice, check_count, check_generator, check_number, check_open_unit
 from ..images.library import Array
-from .bounds import BOUNDS, ConfidenceBound, binomial, for_zero_one, greatest_loss, least_images, rejects
+from .bounds import BOUNDS, ConfidenceBound, binomial, binomial_tail, for_zero_one, greatest_loss, least_images, rejects
 from .methods import METHODS
 from .promises import Promise
 from .target import target_of
@@ -242,10 +243,10 @@ class _Forecast:
 
     def certifying(self, one: _Wanted, bound: ConfidenceBound, images: int) -> int:
         """Images with the region that are left to certify it, of so many in all, with probability `SURE`."""
-        from scipy.stats import binom
-
         left = images - METHODS[self.method]().units_to_fit(images, self._alike(one, bound), labelled=self.groups)
-        return left if one.prevalence == 1 else int(binom.ppf(1 - SURE, max(0, left), one.prevalence))
+        if one.prevalence == 1:
+            return left
+        return _first(lambda k: binomial_tail(k, left, one.prevalence) >= 1 - SURE, 0, max(0, left))
 
     def _alike(self, one: _Wanted, bound: ConfidenceBound) -> int:
         """Fewest images with the region that certify where all count alike: by these it is decided how many fit."""
@@ -301,10 +302,30 @@ def _first(test: Callable[[int], bool], low: int, high: int) -> int:
 
 def _unit_losses(n: int, spread: float, rng: np.random.Generator) -> Array:
     """Losses of n images with mean 1, in random order: (n,)."""
-    from scipy.stats import gamma
+    if not spread:
+        return np.ones(n)
+    losses = gamma_quantiles((np.arange(n) + 0.5) / n, spread**-2)
+    return rng.permutation(losses / losses.mean())
 
-    losses = gamma.ppf((np.arange(n) + 0.5) / n, spread**-2) if spread else np.ones(n)
-    return rng.permutation(losses / losses.mean()) if spread else losses
+
+def gamma_quantiles(shares: Array, shape: float) -> Array:
+    """Quantiles of the gamma law at shares (n,), by Newton's method on log P, which is concave in log x.
+
+    So it comes from the left whatever the start; a power series for P is all that it needs, and no SciPy.
+    """
+    log_x = start = (np.log(shares) + lgamma(shape + 1)) / shape  # where P is still a power of x
+    for _ in range(64):
+        x, k = np.exp(log_x), shape
+        term = total = np.ones_like(x)
+        while (term > 1e-17 * total).any():
+            k += 1
+            term = term * x / k
+            total = total + term
+        step = ((start - log_x) * shape + x - np.log(total)) * total / shape
+        log_x = log_x + step
+        if (np.abs(step) < 1e-13).all():
+            break
+    return np.asarray(np.exp(log_x))
 
 
 # ---------------------------------------------------------------- few units

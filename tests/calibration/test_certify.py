@@ -187,7 +187,7 @@ def test_the_path_for_several_promises_is_shorter_and_groups_without_a_miss_wide
     from pixelbounds.calibration import methods
 
     with pytest.MonkeyPatch.context() as patch:  # the frontier that does not know of the organ, walked until both hold
-        patch.setattr(methods, "path_of", lambda p, i, g, level, objective: methods.frontier_of(p, i, g, level))
+        patch.setattr(methods, "weighed_promises", lambda fitting, target: ())
         blind = flat_calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
     assert both.apply(band).length.mean() < 0.95 * blind.apply(band).length.mean()
     tight = flat_calibrate(truth, band, promises=[pb.tail(0.02, above=0.0), pb.share(0.05, within=organ)], **how)

@@ -10,6 +10,7 @@ from pixelbounds.calibration import methods
 from pixelbounds.calibration.bounds import greatest_loss
 from pixelbounds.calibration.calibration import calibration_from_bytes
 from pixelbounds.calibration.split import FittingImages
+from pixelbounds.calibration.target import split_by_unit
 from pixelbounds.demo.synthetic import synthetic_pairs
 
 TARGET = pb.Target([pb.share(0.1)])
@@ -58,7 +59,7 @@ def test_units_hardly_enough_to_certify_all_certify(rng, units):
 def test_few_images_choose_at_the_risk_that_they_can_certify(n, few, rng, monkeypatch):
     seen = []
     length_of = methods._length_of
-    monkeypatch.setattr(methods, "_length_of", lambda *how: seen.append(how[5]) or length_of(*how))
+    monkeypatch.setattr(methods, "_length_of", lambda *how: seen.append(how[-1]) or length_of(*how))
     truth, band = heteroscedastic(n, rng, size=12)
     made = pb.calibrate(truth, band, risk_level=0.05)
     level = greatest_loss(n - made.record.fitting, 0.05) if few else 0.05
@@ -75,9 +76,10 @@ def test_halves_of_the_choice_never_cut_a_unit(rng):
     truth, band = heteroscedastic(24, rng, size=8)
     unit_of = np.arange(24) // 4
     fitting = fitting_images(pb.CalibrationData(truth, band, unit_of))
-    for taught, others in methods._halves(fitting, rng):
-        assert len(taught) == 12
-        assert set(unit_of[taught]).isdisjoint(unit_of[others])
+    first, _ = split_by_unit(fitting.unit_of, 3, rng)
+    for taught, others in methods._halves(fitting, first):
+        assert len(taught.images) == 12
+        assert set(taught.unit_of).isdisjoint(others.unit_of)
 
 
 def test_groups_of_which_nobody_knows_the_images_are_told():

@@ -13,7 +13,7 @@ short as the shortest wins and is fitted again on all of them. Among several ban
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from math import inf
@@ -31,7 +31,7 @@ from .data import NO_GRID, CalibrationData
 from .paths.frontier import frontier_of
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
 from .paths.path import Path, misses, scalar_path
-from .paths.weighted_frontier import PathObjective, joint_frontier, joint_point, objective_of
+from .paths.weighted_frontier import joint_frontier, joint_point, weighed_promises
 from .split import FittingImages, Method
 from .target import Target, split_by_unit
 
@@ -151,16 +151,14 @@ class Frontier(Method):
             _refuse_features(data)
         if not len(images):
             return scalar_path(data, groupings.Single())
-        objective = None if target.of_all_pixels else objective_of(fitting, target)
         groups = self.groups
         if self._chooses and data.features is None:
             groups = few_groups(fitting.units, float(data.sizes.sum()))
         if groups is None and self.k is None:
-            certified = greatest_loss(fitting.certifying, target.level, target.failure_prob)
-            grouping = _shortest_groups(fitting, target.level, objective, certified, rng)
+            grouping = _shortest_groups(fitting, target, rng)
         else:
             grouping = grouping_of("learned" if groups is None else groups, data, images, rng, self.k)
-        return path_of(data, images, grouping, target.level, objective)
+        return path_of(fitting, grouping, target, target.level)
 
 
 METHODS: dict[str, type[Method]] = {"frontier": Frontier, "krcps": KRCPS, "rcps": RCPS}
@@ -178,13 +176,11 @@ def method_of(method: Any, **settings: Any) -> Method:
     return kind(**given)
 
 
-def path_of(
-    data: CalibrationData, images: Array, grouping: Grouping, level: float, objective: PathObjective | None
-) -> Path:
-    """The frontier of a grouping on some images; with an objective, that for several promises."""
-    if objective is None:
-        return frontier_of(data, images, grouping, level)
-    return joint_frontier(data, images, grouping, level, objective.take(images))
+def path_of(fitting: FittingImages, grouping: Grouping, target: Target, level: float) -> Path:
+    """The frontier of a grouping, finest about a level: of misses alike, or weighed for several promises."""
+    if weighed_promises(fitting, target):
+        return joint_frontier(fitting, grouping, target, level)
+    return frontier_of(fitting.data, fitting.images, grouping, level)
 
 
 def _refuse_features(data: CalibrationData) -> None:
@@ -265,25 +261,25 @@ def few_groups(units: int, values: float) -> Any:
     return _by_width(4) if units < 4 * FEW else None
 
 
-def _shortest_groups(
-    fitting: FittingImages, level: float, objective: PathObjective | None, certified: float, rng: np.random.Generator
-) -> Grouping:
+def _shortest_groups(fitting: FittingImages, target: Target, rng: np.random.Generator) -> Grouping:
     """The candidate that is shortest on units that it was not fitted on, fitted on all of them."""
-    data = fitting.data
+    data, several = fitting.data, bool(weighed_promises(fitting, target))
     few = data.features is None and fitting.units < _MANY
     tried: list[FitGroups] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
     if data.features is not None:  # with much to learn from, the score's tail can be told apart too
         tried = [partial(grouping_of, "learned", quantile=q) for q in (0.75, 0.9)]
-    if objective is not None and data.labels is not None and data.features is None:
+    if several and data.labels is not None and data.features is None:
         tried.pop()  # labels say more of a region than what could be learned
-    if few or objective is not None:  # few images, and a rare region, tell many groups apart badly
+    if few or several:  # few images, and a rare region, tell many groups apart badly
         tried.insert(0, partial(grouping_of, _by_width(4 if few else 8)))
     best = tried[0]
     if fitting.units >= 4:
         seed = int(rng.integers(2**63))  # all candidates see the same halves and the same randomness
-        halves = list(_halves(fitting, np.random.default_rng(seed)))[: 2 if few else 1]
-        level = certified if few and certified else level
-        lengths = [sum(_length_of(fitting, *half, fit, seed, level, objective) for half in halves) for fit in tried]
+        first, _ = split_by_unit(fitting.unit_of, fitting.units // 2, np.random.default_rng(seed))
+        halves = _halves(fitting, first)[: 2 if few else 1]
+        certified = greatest_loss(fitting.certifying, target.level, target.failure_prob) if few else 0.0
+        level = certified or target.level
+        lengths = [sum(_length_of(*half, fit, seed, target, level) for half in halves) for fit in tried]
         best = next(fit for fit, length in zip(tried, lengths, strict=True) if length <= min(lengths) * _ABOUT)
     return best(data, fitting.images, rng)
 
@@ -298,48 +294,38 @@ def shortest_band(
     first = next(iter(offered.values()))
     if not len(first.images):
         raise ValueError(f"{len(offered)} bands are offered, and no image fits, by which to choose: give n_fit")
-    halves = [(first.images, first.images)]
+    half = None
     if not isinstance(method, RCPS) and first.units >= FEW:
-        halves = list(_halves(first, rng))
+        half, _ = split_by_unit(first.unit_of, first.units // 2, rng)
     seed = int(rng.integers(2**63))
-    objective = None if target.of_all_pixels else objective_of(first, target)
     fit: FitGroups = partial(grouping_of, groupings.Single() if isinstance(method, RCPS) else "band")
-    lengths = {
-        name: float(np.mean([_length_of(fitting, *half, fit, seed, target.level, objective) for half in halves]))
-        for name, fitting in offered.items()
-    }
+    lengths = {}
+    for name, fitting in offered.items():
+        parts = [(fitting, fitting)] if half is None else _halves(fitting, half)
+        lengths[name] = float(np.mean([_length_of(*part, fit, seed, target, target.level) for part in parts]))
     return min(lengths, key=lengths.__getitem__), lengths
 
 
-def _halves(fitting: FittingImages, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-    """Images of one half of the units and of the other, both ways."""
-    first, _ = split_by_unit(fitting.unit_of, fitting.units // 2, rng)
-    yield fitting.images[first], fitting.images[~first]
-    yield fitting.images[~first], fitting.images[first]
+def _halves(fitting: FittingImages, first: Array) -> list[tuple[FittingImages, FittingImages]]:
+    """Those of the first half, by a mask, and the others, both ways."""
+    one, other = fitting.take(np.flatnonzero(first)), fitting.take(np.flatnonzero(~first))
+    return [(one, other), (other, one)]
 
 
 def _length_of(
-    fitting: FittingImages,
-    taught: Array,
-    others: Array,
-    fit: FitGroups,
-    seed: int,
-    level: float,
-    objective: PathObjective | None,
+    taught: FittingImages, others: FittingImages, fit: FitGroups, seed: int, target: Target, level: float
 ) -> float:
-    """Mean length on some images where these just keep what is asked, along the path that others shaped."""
-    data: Any = fitting.data
-    grouping = fit(data, taught, np.random.default_rng(seed))
+    """Mean length on other images where these just keep what is asked, along the path that some shaped."""
+    grouping = fit(taught.data, taught.images, np.random.default_rng(seed))
     if isinstance(grouping, groupings.Single):
-        path = scalar_path(data, grouping, taught)
+        path = scalar_path(taught.data, grouping, taught.images)
     else:
-        path = path_of(data, taught, grouping, level, objective)
-    untouched = data.take(others)
-    if objective is None:
-        point = point_at_risk(untouched, path, level)
+        path = path_of(taught, grouping, target, level)
+    if weighed_promises(others, target):
+        point = joint_point(others, path, target)
     else:
-        point = joint_point(untouched, path, objective.take(others))
-    return mean_length(untouched, grouping, path.points[:, point])
+        point = point_at_risk(others.data, path, level)
+    return mean_length(others.data, grouping, path.points[:, point])
 
 
 def point_at_risk(data: CalibrationData, path: Path, level: float) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -50,6 +50,11 @@ class FittingImages:
     def units(self) -> int:
         """How many units fit."""
         return len(np.unique(self.unit_of))
+
+    def take(self, images: Array) -> FittingImages:
+        """Some of them alone, by their places among these; read once."""
+        risks = tuple(risk.take(images) for risk in self.risks)
+        return FittingImages(self.data.take(self.images[images]), np.arange(len(images)), risks, self.certifying)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +143,8 @@ def split_at(
     """The split in which some units fit and others certify, in this order; both by number."""
     fits = np.isin(data.unit_of, fitting_units)
     images = np.flatnonzero(fits)
-    own = data.take(images) if len(images) else data  # read once; there are few
-    of_fitting = tuple(risk.take(images) for risk in risks)
-    fitting = FittingImages(own, np.arange(len(images)), of_fitting, len(certifying_units))
+    fitting = FittingImages(data, np.arange(len(data)), tuple(risks), len(certifying_units))
+    fitting = fitting.take(images) if len(images) else replace(fitting, images=images)
     return Split(fitting, CertifyingImages(data, ~fits, certifying_units, tuple(risks), fitting))
 
 

@@ -103,10 +103,7 @@ def _draws(fitting: FittingImages, chance: Array, most: float, rng: np.random.Ge
     source these will count is what is expected, as their weights say what their losses are like.
     """
     kept = np.flatnonzero(rng.random(int(fitting.data.unit_of.max()) + 1)[fitting.unit_of] < chance)
-    if not len(kept):
-        return fitting
-    risks = tuple(risk.take(kept) for risk in fitting.risks)
-    return FittingImages(fitting.data.take(kept), np.arange(len(kept)), risks, int(fitting.certifying / most))
+    return replace(fitting.take(kept), certifying=int(fitting.certifying / most)) if len(kept) else fitting
 
 
 def _draws_described(described: BandStatistics, chance: Array, digest: Array) -> BandStatistics:

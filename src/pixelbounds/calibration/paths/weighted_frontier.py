@@ -19,11 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...images.checks import NoGuarantee
 from ...images.library import Array
 from ...kernels.entry_scores import weigh_missed
 from ..block import Block, Grouping
-from ..bounds import ConfidenceBound
 from ..data import ROWS, CalibrationData, statistic
 from ..families import Family
 from ..promises import RiskTarget
@@ -40,33 +38,9 @@ _DOUBT = 2.0  # standard errors by which other units may be worse: what a rare r
 _FLOOR = 1e-3  # no promise is forgotten: relative to the greatest multiplier
 
 
-@dataclass(frozen=True, eq=False)
-class PathObjective:
-    """What a path for several promises aims at: their aims on n images at hand, the unit of each image (n,), how many
-    units will certify, and by which bound.
-    """
-
-    targets: tuple[RiskTarget, ...]
-    unit_of: Array
-    certifying: int
-    bound: ConfidenceBound
-    failure_prob: float
-
-    def take(self, images: Array) -> PathObjective:
-        """The goal of some of the images."""
-        targets = tuple(target.take(images) for target in self.targets)
-        return replace(self, targets=targets, unit_of=self.unit_of[images])
-
-
-def objective_of(fitting: FittingImages, target: Target) -> PathObjective | None:
-    """What the path for several promises aims at; None where no promise counts misses.
-
-    A loss that sees images has no say in it.
-    """
-    risks = tuple(risk for risk in fitting.risks if risk.counts_only)
-    if not risks:
-        return None
-    return PathObjective(risks, fitting.unit_of, fitting.certifying, target.bound, target.failure_prob)
+def weighed_promises(fitting: FittingImages, target: Target) -> tuple[RiskTarget, ...]:
+    """The promises whose misses shape the path; none for one share of all pixels, or for losses that see images."""
+    return () if target.of_all_pixels else tuple(risk for risk in fitting.risks if risk.counts_only)
 
 
 # ---------------------------------------------------------------- what is missed, by cell
@@ -150,35 +124,32 @@ class _SimulatedCertification:
         return first, float(self.losses(missed, size, first).mean())
 
 
-def _simulated_certifications(objective: PathObjective, sizes: Array) -> list[_SimulatedCertification | None]:
+def _simulated_certifications(fitting: FittingImages, target: Target, sizes: Array) -> list[_SimulatedCertification]:
     """One for each promise whose region some fitting image has."""
-    unit_of = np.unique(objective.unit_of, return_inverse=True)[1]
+    unit_of = np.unique(fitting.unit_of, return_inverse=True)[1]
     everyone = np.arange(int(unit_of.max()) + 1)
-    every = np.ones(len(unit_of), bool)
-    simulated: list[_SimulatedCertification | None] = []
-    for target in objective.targets:
-        by_units = replace(target, weighting="units")  # how units count shapes no path
-        try:
-            test = risk_test_of(by_units, sizes, every, unit_of, everyone, objective.bound, objective.failure_prob)
-        except NoGuarantee:
-            simulated.append(None)
-            continue
-        units = max(1, round(objective.certifying * len(test.units.order) / len(everyone)))
-        simulated.append(_SimulatedCertification(target, test, units))
+    simulated = []
+    for risk in weighed_promises(fitting, target):
+        if risk.counts(sizes).any():
+            test = risk_test_of(
+                replace(risk, weighting="units"),  # how units count shapes no path
+                sizes, np.ones(len(unit_of), bool), unit_of, everyone, target.bound, target.failure_prob,
+            )  # fmt: skip
+            units = max(1, round(fitting.certifying * len(test.units.order) / len(everyone)))
+            simulated.append(_SimulatedCertification(risk, test, units))
     return simulated
 
 
 # ---------------------------------------------------------------- the path
 
 
-def joint_frontier(
-    data: CalibrationData, images: Array, grouping: Grouping, risk_level: float, objective: PathObjective
-) -> Path:
-    """The path of a mixture of promises, fitted on some images, which the objective is about."""
+def joint_frontier(fitting: FittingImages, grouping: Grouping, target: Target, risk_level: float) -> Path:
+    """The path of a mixture of promises."""
+    data, images = fitting.data, fitting.images
     grid = grid_of(data, images)
     traded = trades(data, images, grouping, grid)
     cells = cells_of(data, images, grouping, traded.edges)
-    live = [x for x in _simulated_certifications(objective, cells.sizes) if x is not None]
+    live = _simulated_certifications(fitting, target, cells.sizes)
     widest = float(grid.points(data.family.start, per_octave=1)[-1])
     if not live:
         return frontier_path(traded, grouping, risk_level, widest)
@@ -240,12 +211,11 @@ def _used(x: _SimulatedCertification, missed: Array, size: Array, point: int, st
     return max(_LEAST, here / loss_there) if loss_there > 0 else _LEAST
 
 
-def joint_point(data: CalibrationData, path: Path, objective: PathObjective) -> int:
+def joint_point(fitting: FittingImages, path: Path, target: Target) -> int:
     """The first point at which as many units like these would certify every promise, or the last."""
-    table, sizes, *_ = data.aggregate(misses, path=path)
+    table, sizes, *_ = fitting.data.aggregate(misses, fitting.images, path=path)
     point = 0
-    for x in _simulated_certifications(objective, sizes):
-        if x is not None:
-            first = x.target.region * len(path)
-            point = max(point, x.stop(table[:, first : first + len(path)], sizes[:, x.target.region])[0])
+    for x in _simulated_certifications(fitting, target, sizes):
+        first = x.target.region * len(path)
+        point = max(point, x.stop(table[:, first : first + len(path)], sizes[:, x.target.region])[0])
     return point

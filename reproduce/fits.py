@@ -15,7 +15,7 @@ from pixelbounds.calibration.block import Block, Grouping
 from pixelbounds.calibration.bounds import bound_named, rejects
 from pixelbounds.calibration.certify import certify
 from pixelbounds.calibration.data import CalibrationData
-from pixelbounds.calibration.loss_table import LossTable, loss_table
+from pixelbounds.calibration.losses import LossTable, loss_table
 from pixelbounds.calibration.methods import KRCPS, Method, point_at_risk
 from pixelbounds.calibration.paths.path import Path, misses
 from pixelbounds.calibration.split import FittingImages, split

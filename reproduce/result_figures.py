@@ -11,7 +11,7 @@ import numpy as np
 
 from pixelbounds.calibration.bounds import hoeffding_bentkus
 from pixelbounds.calibration.families import additive
-from pixelbounds.calibration.losses import l01, l_gamma
+from pixelbounds.calibration.losses import l01
 from pixelbounds.images.ends import Band, Interval
 from pixelbounds.images.library import Array
 from pixelbounds.report.style import (
@@ -108,6 +108,15 @@ def motivation(folder: Path, n: int = 128, seed: int = 0) -> list[Path]:
             axes.grid(visible=False)
         panels[1].legend(loc="upper left", markerscale=0.7)
         return save_figure(figure, folder, "motivation")
+
+
+def l_gamma(truth: np.ndarray, interval: Interval, gamma: float) -> np.ndarray:
+    """The convex surrogate, 0 within the inner share gamma of the interval and 1 at its ends: (n, *pixels) -> (n,)."""
+    q = gamma / (1 - gamma)
+    distance = np.abs(truth - (interval.lower + interval.upper) / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(distance > 0, 2 * distance / interval.length, 0.0)
+    return np.maximum((1 + q) * ratio - q, 0).mean(axis=1)
 
 
 def losses(folder: Path) -> list[Path]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .calibration.certify import CertifiedPoint, certify, fixed_sequence_test
     from .calibration.data import CalibrationData
     from .calibration.families import Family
-    from .calibration.loss_table import loss_table
+    from .calibration.losses import loss_table
     from .calibration.masks import (
         class_masks,
         margin_band,
@@ -74,7 +74,7 @@ _HOMES = {  # where each name is defined
     "calibration.certify": "CertifiedPoint certify fixed_sequence_test",
     "calibration.data": "CalibrationData",
     "calibration.families": "Family",
-    "calibration.loss_table": "loss_table",
+    "calibration.losses": "loss_table",
     "calibration.masks": ("class_masks margin_band segmentation_band segmentation_promises volume_outside volumes"),
     "calibration.methods": "Frontier KRCPS Method RCPS",
     "calibration.paths.path": "Path",

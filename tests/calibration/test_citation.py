@@ -8,7 +8,7 @@ import pytest
 
 import pixelbounds as pb
 from pixelbounds.calibration.bounds import BOUNDS
-from pixelbounds.calibration.citation import _WORKS
+from pixelbounds.calibration.words import _WORKS
 from pixelbounds.demo.synthetic import synthetic_pairs
 
 

@@ -11,8 +11,8 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import execution
 from pixelbounds.calibration import certify
-from pixelbounds.calibration import loss_table as loss_tables
-from pixelbounds.calibration.loss_table import tabulated
+from pixelbounds.calibration import losses as loss_tables
+from pixelbounds.calibration.losses import tabulated
 from pixelbounds.calibration.paths.path import misses
 from pixelbounds.images.library import Runner, set_runner
 from pixelbounds.images.ragged import Ragged

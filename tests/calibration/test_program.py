@@ -8,7 +8,7 @@ from worlds import heteroscedastic
 from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.paths import line as paths
-from pixelbounds.calibration.paths.program import Solution, add_to_cells, blank_cells, points_of, solve, sort_points
+from pixelbounds.calibration.paths.line import Solution, add_to_cells, blank_cells, points_of, solve, sort_points
 
 GAMMAS = (0.0, 0.3, 0.7)
 

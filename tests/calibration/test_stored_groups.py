@@ -10,8 +10,8 @@ from pixelbounds import groups
 from pixelbounds.calibration.block import Grouping
 from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.groups.contract import load_grouping
-from pixelbounds.calibration.loss_table import Path
 from pixelbounds.calibration.paths.frontier import spend
+from pixelbounds.calibration.paths.path import Path
 
 MADE = {
     "band": lambda pairs: groups.fit_band_groups(pairs, FITTING, width=4, room=3, level=2),

@@ -155,7 +155,6 @@ GOOD = {
     "load_trust": {"path": "nowhere.safetensors"},
     "conformal_p_values": {"calibration": CAL, "band": BAND, "threads": False},
     "losses.l01": {"truth": SMALL[0], "interval": INTERVAL},
-    "losses.l_gamma": {"truth": SMALL[0], "interval": INTERVAL, "gamma": 0.5},
     "groups.by_loss": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "l01"},
     "groups.by_otsu": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "squared"},
     "groups.fit_band_groups": {"pairs": PAIRS, "images": IMAGES, "width": 4, "room": 2, "level": 2, "side": True},

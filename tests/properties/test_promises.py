@@ -17,7 +17,7 @@ from trials import DOUBLED, LARGE, check_failures, generator
 
 import pixelbounds as pb
 from pixelbounds.calibration.block import Single
-from pixelbounds.calibration.loss_table import LossTable
+from pixelbounds.calibration.losses import LossTable
 from pixelbounds.calibration.promises import RiskTarget
 from pixelbounds.calibration.split import CertifyingImages
 

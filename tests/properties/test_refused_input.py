@@ -15,7 +15,7 @@ from refusals import HERE, METHODS, SIZE, N, data, every_method, refuses, refuse
 from tensors import as_tensor
 
 import pixelbounds as pb
-from pixelbounds import bounds, groups, losses
+from pixelbounds import bounds, groups
 from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.losses import l01
 
@@ -166,7 +166,6 @@ CALLS = [
       for x in (Fraction(0), Fraction(3, 2), Fraction(HUGE))],
     *[(lambda a=a, m=m: pb.calibrated_quantiles(np.zeros((2, m, 3)), a), ValueError, (f"{m} samples", f"{m + 1}"))
       for a, m in ((0.1, 18), (0.05, 38), (0.01, 198), (0.5, 2))],
-    *[(lambda x=x: losses.l_gamma(np.zeros((2, 2)), INTERVAL, x), BOTH, ("gamma",)) for x in (-0.1, 1.0, NAN, "x")],
     *[(lambda x=x: bounds.betting(x, 0.1), error, (word,))
       for x, error, word in (([], ValueError, "at least one"), ([[0.1, 0.2]], ValueError, "(1, 2)"),
                              ([0.1, NAN], ValueError, "image 1 is nan"), ([0.1, 1.5], ValueError, "image 1 is 1.5"),
@@ -198,7 +197,6 @@ CALLS = [
     *[(lambda w=w: pb.calibrate(UPPER / 2, pb.Band(w(CROSSED), w(UPPER)), risk_level=0.2, limits=(0, 2), method="rcps"),
        ValueError, ("image 4", "lower above upper at 2")) for w in (as_tensor, da.from_array, zarr.array)],
     (lambda: l01(np.array([[0.5, 0.5], [0.5, NAN]]), INTERVAL), ValueError, ("truth of image 1", "NaN")),
-    (lambda: losses.l_gamma(np.array([[0.5, 0.5], [0.5, NAN]]), INTERVAL, 0.5), ValueError, ("truth of image 1",)),
     (lambda: l01(LOWER, pb.Interval(LOWER, np.full(LOWER.shape, NAN))), ValueError, ("interval", "NaN")),
     (lambda: l01(LOWER, (0, 1)), TypeError, ("pixelbounds.Interval",)),
     (lambda: CalibrationData(with_value(TRUTH, (11, 0, 0), NAN), BAND).gather(np.array([2, 5, 11, 40])), ValueError,

@@ -10,12 +10,11 @@ split.py              S_opt and S_rcps
 groups/               which ends of which pixels widen together
 paths/                groups to a monotone path of widenings
 methods.py            RCPS, KRCPS, Frontier: groups and path from S_opt
-loss_table.py         what S_rcps misses at every point of the path
+losses.py             what a miss costs, and what S_rcps misses at every point of the path
 certify.py            fixed-sequence test of all promises
 calibration.py        what a user keeps
 calibrate.py          `calibrate`: these stages, one after the other
 sample_size.py        how many images a promise takes, before any is collected
 provenance.py         hashes by which images are recognised, and what bands are like, for monitoring
-losses.py             what a miss costs, for literal checks and own losses
 text.py, words.py     a calibration in words: the one description of which sentence, tables, card and page are made
 """

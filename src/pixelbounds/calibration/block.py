@@ -131,12 +131,9 @@ class Block:
 
     def rows(self, start: int, stop: int) -> Block:
         """Some images of the block."""
-
-        def part(x: Array | None) -> Array | None:
-            return None if x is None else x[start:stop]
-
         band = self.band.map(lambda x: x[start:stop], checked=True)
-        return Block(self.start + start, band, self.limits, part(self.features), part(self.labels))
+        features, labels = (None if x is None else x[start:stop] for x in (self.features, self.labels))
+        return Block(self.start + start, band, self.limits, features, labels)
 
     def flat_ends(self) -> tuple[Array, Array]:
         """Lower and upper ends, (n * pixels,) each."""

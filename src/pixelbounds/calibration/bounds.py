@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 from math import ceil, e, exp, inf, lgamma, log, log1p, pi, sqrt
 from typing import Any
 
@@ -162,10 +163,7 @@ def betting(losses: Any, failure_prob: float) -> float:
     0.0535
     """
     losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
-
-    def rejected(level: float) -> bool:
-        return _betting_test(losses, failure_prob, level)
-
+    rejected = partial(_betting_test, losses, failure_prob)
     few = few_to(len(losses), failure_prob)  # bets below it begin in another way
     if rejected(np.nextafter(few, 1.0)):
         return bisect(rejected, 0.0, few, width=_FINE)

@@ -4,7 +4,7 @@ data                 truth and band, validated once                       data.p
 target               promises, failure probability, bound                 target.py
 split                S_opt and S_rcps                                     split.py
 method.fit           groups and path from S_opt                           methods.py, groups/, paths/
-loss_table           losses of S_rcps at every point of the path          loss_table.py
+loss_table           losses of S_rcps at every point of the path          losses.py
 certify              fixed-sequence test                                  certify.py
 """
 
@@ -22,7 +22,7 @@ from ..images.measure import Measure
 from .calibration import Calibration
 from .certify import certify
 from .data import CalibrationData
-from .loss_table import loss_table
+from .losses import loss_table
 from .methods import Method, method_of, shortest_band
 from .promises import Promise
 from .split import split, with_data

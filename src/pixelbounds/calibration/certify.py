@@ -31,8 +31,7 @@ from ..images.library import Array
 from .block import Block
 from .bounds import rejects_mean, sees_mean_only
 from .data import CalibrationData
-from .loss_table import LossTable, any_channel_misses, tabulated
-from .losses import AnyChannel
+from .losses import AnyChannel, LossTable, any_channel_misses, tabulated
 from .paths.path import Path, arriving, misses
 from .promises import CertifiedPromise, RiskTarget
 from .sample_size import few_units
@@ -169,19 +168,16 @@ class _TableLosses:
     table: Array
     size: Array  # of the region, (n,)
     points: int
+    held: tuple[int, Any] = (-1, None)  # number and losses of the points that were read last
 
     def __post_init__(self) -> None:
         self._step = max(1, _ENTRIES // len(self.size))
-        self._at = -1  # which of the steps is held
-        self._held = np.empty((0, 0))
 
     def __call__(self, point: int) -> Array:
         at = point // self._step
-        if self._at != at:
-            self._held = self._read(at)
-            self._at = at
-        row: Array = self._held[point - at * self._step]
-        return row
+        if self.held[0] != at:
+            self.held = at, self._read(at)
+        return np.asarray(self.held[1][point - at * self._step])
 
     def means(self) -> Array:
         """Mean loss at every point, (T,)."""

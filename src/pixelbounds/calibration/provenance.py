@@ -152,18 +152,13 @@ def check_not_certifying(fitted_on: Array, image_hashes: Array, certifying: Arra
         )
 
 
-def count_duplicates(image_hashes: Array, unit_of: Array) -> int:
-    """How many images have the truth of another one of another unit; images of one value (hash 0) are not compared."""
-    hashed = np.flatnonzero(image_hashes)
-    kept = np.unique(np.stack([image_hashes[hashed], unit_of[hashed].astype(np.uint64)]), axis=1)[0]
-    return len(kept) - len(np.unique(kept))
-
-
 def warn_duplicates(image_hashes: Array, unit_of: Array, harm: str = " and the promise does not hold") -> None:
     """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
     has two names: these units are not independent.
     """
-    doubles = count_duplicates(image_hashes, unit_of)
+    hashed = np.flatnonzero(image_hashes)  # images of one value are not compared
+    kept = np.unique(np.stack([image_hashes[hashed], unit_of[hashed].astype(np.uint64)]), axis=1)[0]
+    doubles = len(kept) - len(np.unique(kept))
     if doubles:
         warnings.warn(
             f"{doubles} of {len(image_hashes)} images have the truth of another one, of another unit. Views of one "
@@ -281,10 +276,7 @@ def _entries(block: Block) -> Array:
 
 def _labels(block: Block, grouping: Grouping, entry: Array) -> Array:
     """Groups of the lower and of the upper ends of some pixels, (2, e)."""
-    if not grouping.sided:
-        return np.broadcast_to(grouping.at(block, entry, np.zeros(len(entry), np.uint8)), (2, len(entry)))
-    sides = np.repeat(np.array([LOWER, UPPER], np.uint8), len(entry))
-    return grouping.at(block, np.concatenate([entry, entry]), sides).reshape(2, -1)
+    return np.stack([grouping.at(block, entry, np.full(len(entry), side, np.uint8)) for side in (LOWER, UPPER)])
 
 
 def describe(block: Block, family: Family, grouping: Grouping, widening: Array, shares: Array) -> Array:

@@ -221,7 +221,7 @@ class _Forecast:
 
     def least(self, one: _Wanted, bound: ConfidenceBound) -> int:
         """Fewest images with the region that certify."""
-        least = self._alike(one, bound)
+        least = least_images(one.level, self.failure_prob, bound=bound)  # where all count alike
         if len(set(one.weights)) < 2:
             return least
         draws = np.random.default_rng(0).choice(one.weights, (_DRAWS, 4096))
@@ -243,14 +243,11 @@ class _Forecast:
 
     def certifying(self, one: _Wanted, bound: ConfidenceBound, images: int) -> int:
         """Images with the region that are left to certify it, of so many in all, with probability `SURE`."""
-        left = images - METHODS[self.method]().units_to_fit(images, self._alike(one, bound), labelled=self.groups)
+        alike = least_images(one.level, self.failure_prob, bound=bound)  # by these it is decided how many fit
+        left = images - METHODS[self.method]().units_to_fit(images, alike, labelled=self.groups)
         if one.prevalence == 1:
             return left
         return _first(lambda k: binomial_tail(k, left, one.prevalence) >= 1 - SURE, 0, max(0, left))
-
-    def _alike(self, one: _Wanted, bound: ConfidenceBound) -> int:
-        """Fewest images with the region that certify where all count alike: by these it is decided how many fit."""
-        return least_images(one.level, self.failure_prob, bound=bound)
 
     def slack(self, one: _Wanted, bound: ConfidenceBound) -> tuple[float | None, ...]:
         """What of the level a bound cannot use, at each number of images; None where it certifies nothing."""

@@ -265,7 +265,7 @@ def _conditions(calibration: Any) -> str:
     if record.settings.get(GIVEN):
         words += ", and the groups that were given owe nothing to the images that certified, "
         words += "which cannot be checked here"
-    if calibration.your_bound:
+    if calibration.bound not in (*BOUNDS, ANYTIME):
         bound = calibration.bound
         named = "your bound" if bound in _NAMELESS else f'your bound "{bound}"'
         words += f", and {named} is a valid one, which cannot be checked here"
@@ -337,7 +337,7 @@ def loss_in_words(name: str) -> str:
 def _note(calibration: Any) -> str:
     above = [promise for promise in calibration.promises if promise.risk > promise.at_most]
     if above:
-        return early_wins_in_words(above)
+        return _early_wins(above)
     begins_at_band = calibration.family.name in ("additive", "multiplicative")  # others may begin narrower than bands
     if begins_at_band and np.all(calibration.widening <= calibration.family.start):
         return NOT_WIDENED
@@ -348,14 +348,8 @@ def _note(calibration: Any) -> str:
     return " ".join(next(filter(None, few), ()))
 
 
-def early_wins_in_words(promises: Sequence[Any]) -> str:
-    """Why promises (`promises.CertifiedPromise`) stand of which more was seen than their level.
-
-    >>> from .promises import CertifiedPromise
-    >>> made = CertifiedPromise("share", "heart", "region", 0.05, 0.0, 1.0, "units", 0.0, 0.0512, 90)
-    >>> early_wins_in_words([made]).partition("): ")[0]
-    'More was seen than the level (heart: 5.12% where 5% is promised'
-    """
+def _early_wins(promises: Sequence[Any]) -> str:
+    """Why promises stand of which more was seen than their level."""
 
     def seen(p: Any) -> str:
         if p.kind == "loss":

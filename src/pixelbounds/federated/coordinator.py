@@ -18,7 +18,7 @@ from ..calibration.block import Grouping
 from ..calibration.bounds import BOUNDS
 from ..calibration.calibration import Calibration
 from ..calibration.certify import certify
-from ..calibration.loss_table import loss_table
+from ..calibration.losses import loss_table
 from ..calibration.methods import RCPS, Frontier, Method, few_groups, method_of
 from ..calibration.promises import Promise
 from ..calibration.split import Split, split

@@ -1,7 +1,4 @@
-"""Features of the band, clipped to the limits: width, room to the limits and level of an end, in cells and bins.
-
-Edges in which a value is looked up are filled up with infinity to 2**k - 1: k steps find the place, without a branch.
-"""
+"""Features of the band, clipped to the limits: width, room to the limits and level of an end, in cells and bins."""
 
 from __future__ import annotations
 
@@ -95,17 +92,6 @@ def _tile_cells(
 # ---------------------------------------------------------------- bins of a prediction, and of the room within each
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _place(edges: np.ndarray, value: float) -> int:
-    """How many edges lie below a value; edges are 2**k - 1."""
-    at = 0
-    step = (len(edges) + 1) >> 1
-    while step > 0:
-        at += step * int(edges[at + step - 1] < value)
-        step >>= 1
-    return at
-
-
 @njit(nogil=True, cache=True)
 def prediction_labels(
     value: np.ndarray, lower: np.ndarray, upper: np.ndarray, least: float, most: float, rooms: bool, side_from: int,
@@ -140,7 +126,7 @@ def _places(value: np.ndarray, edges: np.ndarray, start: int, out: np.ndarray) -
     """Bins of values: few edges are compared with many values at once."""
     if len(edges) > 31:
         for j in range(len(value)):
-            out[j] = start + _place(edges, value[j])
+            out[j] = start + np.searchsorted(edges, value[j])
         return
     out[:] = start
     whole = len(edges) // 3 * 3

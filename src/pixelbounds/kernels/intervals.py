@@ -28,12 +28,12 @@ def widen_ends(
         stop = min(start + _ENDS, len(lower))
         strange += _look_up(below[start:stop], widening, exact)
         _move_ends(lower[start:stop], -1.0, least, most, exact)
-        _round(exact, out_lower[start:stop])
+        out_lower[start:stop] = exact[: stop - start]
         if single:
             _step_down(exact, out_lower[start:stop], lower_bits[start:stop])
         strange += _look_up(above[start:stop], widening, exact)
         _move_ends(upper[start:stop], 1.0, least, most, exact)
-        _round(exact, out_upper[start:stop])
+        out_upper[start:stop] = exact[: stop - start]
         if single:
             _step_up(exact, out_upper[start:stop], upper_bits[start:stop])
     return strange
@@ -63,12 +63,6 @@ def _move_ends(band: np.ndarray, sign: float, least: float, most: float, ends: n
 def _within(x: float, least: float, most: float) -> float:
     x = least if x < least else x  # in this order zeros keep their sign, as NumPy's clip has it
     return most if x > most else x
-
-
-@njit(nogil=True, cache=True)
-def _round(exact: np.ndarray, out: np.ndarray) -> None:
-    for j in range(len(out)):
-        out[j] = exact[j]
 
 
 @njit(nogil=True, cache=True)

@@ -14,7 +14,7 @@ import numpy as np
 from ..calibration.bounds import betting
 from ..calibration.calibration import Calibration
 from ..calibration.data import CalibrationData
-from ..calibration.loss_table import recorded_misses
+from ..calibration.losses import recorded_misses
 from ..calibration.paths.path import Path
 from ..calibration.promises import CertifiedPromise, RiskTarget
 from ..calibration.provenance import MOST_UNITS, STATISTICS, BandStatistics, digest_of, some_of

@@ -23,7 +23,7 @@ from ..calibration.calibrate import settings_of
 from ..calibration.calibration import Calibration
 from ..calibration.certify import certify
 from ..calibration.data import CalibrationData
-from ..calibration.loss_table import loss_table
+from ..calibration.losses import loss_table
 from ..calibration.methods import Method, method_of
 from ..calibration.promises import Promise
 from ..calibration.provenance import BandStatistics

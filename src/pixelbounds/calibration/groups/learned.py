@@ -9,6 +9,7 @@ fits; what is kept, stored and applied is a `Forest` of checked arrays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite, prod
@@ -150,11 +151,8 @@ class LearnedGroups(Grouping):
     def _lookup(self) -> tuple[Array, Array, Array, Array]:
         """Edges of both sides, first bin of each side, first group of each bin, room edges: as the kernel takes it."""
         start = np.array([0, len(self.lower_edges) + 1])
-        widest = max(len(self.lower_edges), len(self.upper_edges))
-        edges = np.full((2, widest), np.inf)
-        edges[0, : len(self.lower_edges)] = self.lower_edges
-        edges[1, : len(self.upper_edges)] = self.upper_edges
-        return _filled(edges), start, self._first.astype(np.int32), _filled(self.room_edges)
+        edges = _rows([self.lower_edges, self.upper_edges])
+        return edges, start, self._first.astype(np.int32), np.ascontiguousarray(self.room_edges)
 
     def check(self, block: Block) -> None:
         """As many further images as the model was fitted with, and limits where it knew some."""
@@ -232,10 +230,12 @@ class LearnedGroups(Grouping):
         return cls(forest, lower, upper, rooms, features)
 
 
-def _filled(edges: Array) -> Array:
-    """Rows of edges, filled up with infinity to 2**k - 1 columns."""
-    wanted = 2 ** edges.shape[1].bit_length() - 1
-    return np.ascontiguousarray(np.pad(edges, ((0, 0), (0, wanted - edges.shape[1])), constant_values=np.inf))
+def _rows(edges: Sequence[Array]) -> Array:
+    """Edges as rows, filled up with infinity."""
+    rows = np.full((len(edges), max(len(row) for row in edges)), np.inf)
+    for row, values in zip(rows, edges, strict=True):
+        row[: len(values)] = values
+    return rows
 
 
 def end_scores(family: Family, truth: Array, block: Block) -> Array:
@@ -312,10 +312,7 @@ def fit_learned_groups(
     for of_side, own, free in zip(value, edges, space, strict=True):
         place = np.searchsorted(own, of_side)
         spaces += [_edges(free[place == b], room) for b in range(len(own) + 1)]
-    room_edges = np.full((len(spaces), max(len(row) for row in spaces)), np.inf)
-    for row, cuts in zip(room_edges, spaces, strict=True):
-        row[: len(cuts)] = cuts
-    return LearnedGroups(blank.forest, edges[0], edges[1], room_edges, features)
+    return LearnedGroups(blank.forest, edges[0], edges[1], _rows(spaces), features)
 
 
 def _edges(values: Array, count: int) -> Array:

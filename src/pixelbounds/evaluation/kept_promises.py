@@ -24,16 +24,9 @@ from .unit_means import EvaluationUnits, ratio_interval
 
 
 def promises_seen(
-    promises: Any,
-    truth: Any,
-    interval: Interval,
-    units: EvaluationUnits,
-    *,
-    weighting: str,
-    by_unit: bool,
-    certified: Sequence[CertifiedPromise],
-    runner: Runner,
-) -> tuple[SeenPromise, ...]:
+    promises: Any, truth: Any, interval: Interval, units: EvaluationUnits, *, weighting: str, by_unit: bool,
+    certified: Sequence[CertifiedPromise], runner: Runner,
+) -> tuple[SeenPromise, ...]:  # fmt: skip
     """What each promise comes to on these images; regions are theirs, (n, *pixels).
 
     `weighting` is that of promises which say none; a unit counts for at most as much as when it was `certified`.

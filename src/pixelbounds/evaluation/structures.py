@@ -40,14 +40,9 @@ class Structure:
 
 
 def structures_of(
-    truth: Any,
-    interval: Interval,
-    *,
-    regions: Mapping[str, Any] | None = None,
-    labels: Any = None,
-    names: Mapping[int, str] | None = None,
-    windowed: bool = False,
-) -> list[Structure]:
+    truth: Any, interval: Interval, *, regions: Mapping[str, Any] | None = None, labels: Any = None,
+    names: Mapping[int, str] | None = None, windowed: bool = False,
+) -> list[Structure]:  # fmt: skip
     """Every structure: all pixels, each of some `regions` by name, each label of `labels` but 0, by its name.
 
     A region is a mask or weights (n, *pixels), of which a pixel with a weight counts, or (n,) for whole images. Where

@@ -58,13 +58,11 @@ class StudyController(Controller):
     def _ask(self, name: str, data: bytes, abort_signal: Signal, fl_ctx: FLContext) -> list[Message]:
         """What all sites reply to a task, in their order."""
         replies: dict[str, Shareable] = {}
-        task = Task(
-            name,
-            Shareable({_MESSAGE: data}),
-            result_received_cb=lambda client_task, fl_ctx: replies.update(
-                {client_task.client.name: client_task.result}
-            ),
-        )
+
+        def keep(client_task: Any, fl_ctx: FLContext) -> None:
+            replies[client_task.client.name] = client_task.result
+
+        task = Task(name, Shareable({_MESSAGE: data}), result_received_cb=keep)
         self.broadcast_and_wait(task, fl_ctx, self.sites, len(self.sites), abort_signal=abort_signal)
         out = []
         for site in self.sites:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..calibration.block import Block, Grouping, all_entries
-from ..calibration.data import ROWS, CalibrationData, Statistic
+from ..calibration.data import ROWS, CalibrationData, Statistic, statistic
 from ..calibration.families import Family, additive
 from ..calibration.groups.band_bins import cells, extent, occupied
 from ..calibration.paths.frontier import longest, spend
@@ -189,7 +189,7 @@ class _Occupied(Question):
         return {"occurs": Form(BOOL, (len(given["grouping"].table),))}
 
     def suppressed(self, data: CalibrationData, images: Array | None, given: Mapping[str, Any], least: int) -> Tables:
-        return (data.aggregate(_combinations, images, **given)[0] >= 2 * least,)
+        return (data.aggregate(combinations, images, **given)[0] >= 2 * least,)
 
     def merged(self, parts: Sequence[Tables]) -> Tables:
         (occurs,) = super().merged(parts)
@@ -198,11 +198,10 @@ class _Occupied(Question):
         return (occurs,)
 
 
-def _count_combinations(truth: Array, block: Block, family: Family, grouping: Grouping) -> Tables:
+@statistic(np.add)
+def combinations(truth: Array, block: Block, family: Family, grouping: Grouping) -> Tables:
+    """Ends of each combination of bins."""
     return (np.bincount(grouping.at(block, *all_entries(block)), minlength=grouping.count),)
-
-
-_combinations = Statistic("combinations", _count_combinations, (np.add,))  # ends of each combination of bins
 
 
 class _Farthest(Question):

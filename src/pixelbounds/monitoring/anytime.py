@@ -121,16 +121,9 @@ class AnytimeCalibration:
     # ------------------------------------------------------------ images arrive
 
     def add(
-        self,
-        truth: Any,
-        band: Band,
-        *,
-        within: Mapping[str, Any] | None = None,
-        features: Any = None,
-        labels: Any = None,
-        units: Any = None,
-        batch: str | None = None,
-    ) -> int:
+        self, truth: Any, band: Band, *, within: Mapping[str, Any] | None = None, features: Any = None,
+        labels: Any = None, units: Any = None, batch: str | None = None,
+    ) -> int:  # fmt: skip
         """Count further images, in the order of their arrival; returns how many were counted.
 
         within      of each promise about a region, by its name: the region of these images

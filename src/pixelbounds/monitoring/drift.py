@@ -189,9 +189,7 @@ def statistics_of(
         made = calibration.family, calibration.grouping, reference.widening, reference.shares
         return [describe(block, *made) for block in blocks]
 
-    if not threads:
-        return np.concatenate(work(0, len(band)))
-    block = block_of(int(sizes_of(band.lower).mean()), len(band))
+    block = block_of(int(sizes_of(band.lower).mean()), len(band)) if threads else len(band)
     return np.concatenate([row for rows in in_threads(work, len(band), block) for row in rows])
 
 

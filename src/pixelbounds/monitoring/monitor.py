@@ -97,17 +97,9 @@ class Monitor:
     # ------------------------------------------------------------ with truth
 
     def update(
-        self,
-        truth: Any,
-        band: Band,
-        *,
-        units: Any = None,
-        within: Any = None,
-        features: Any = None,
-        labels: Any = None,
-        when: float = 0.0,
-        batch: str | None = None,
-    ) -> Status:
+        self, truth: Any, band: Band, *, units: Any = None, within: Any = None, features: Any = None,
+        labels: Any = None, when: float = 0.0, batch: str | None = None,
+    ) -> Status:  # fmt: skip
         """Images whose truth is known now, in order of arrival: truth (n, *pixels), Band of the same shape -> Status.
 
         units       the unit of each image, (n,), where the calibration has units: give all images of a unit together;
@@ -160,15 +152,9 @@ class Monitor:
     # ------------------------------------------------------------ without truth
 
     def check_drift(
-        self,
-        band: Band,
-        *,
-        units: Any = None,
-        features: Any = None,
-        labels: Any = None,
-        when: float = 0.0,
+        self, band: Band, *, units: Any = None, features: Any = None, labels: Any = None, when: float = 0.0,
         batch: str | None = None,
-    ) -> Status:
+    ) -> Status:  # fmt: skip
         """Images without truth, in order of arrival: are their bands like those of the calibration?
 
         It tests whether they come from the same source, as far as the statistics of `reference` show it, and nothing

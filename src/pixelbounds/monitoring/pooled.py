@@ -54,8 +54,14 @@ def pooled(summaries: Mapping[str, Any], false_alarm: float = 0.01) -> Pooled:
     check_open_unit(false_alarm, "false_alarm")
     if not summaries or len(summaries) > _MAX_SITES:
         raise ValueError(f"there are {len(summaries)} summaries; give one of each site")
-    for name, summary in summaries.items():
-        _check_summary(name, summary)
+    kinds = {"calibration": str, "images": int, "log_e_value": float | int, "alarm": bool}
+    for name, x in summaries.items():
+        if not isinstance(x, dict) or not all(isinstance(x.get(key), kind) for key, kind in kinds.items()):
+            raise ValueError(
+                f"{name!r} is not the summary of a monitor; give what `pixelbounds monitor status --json` prints"
+            )
+        check_count(x["images"], f"images of {name!r}", least=0, most=2**53)
+        check_number(x["log_e_value"], f"log_e_value of {name!r}")
     if len({x["calibration"] for x in summaries.values()}) > 1:
         raise ValueError("these sites monitor different calibrations, which cannot be pooled; give those of one")
     logs = np.array([x["log_e_value"] for x in summaries.values()], np.float64)
@@ -63,13 +69,3 @@ def pooled(summaries: Mapping[str, Any], false_alarm: float = 0.01) -> Pooled:
     sites = tuple((name, x["images"], e_value_of(x["log_e_value"]), x["alarm"]) for name, x in summaries.items())
     alarm = bool(total >= np.log(1 / false_alarm))
     return Pooled(alarm, e_value_of(total), false_alarm, sum(x["images"] for x in summaries.values()), sites)
-
-
-def _check_summary(name: str, summary: Any) -> None:
-    kinds = {"calibration": str, "images": int, "log_e_value": float | int, "alarm": bool}
-    if not isinstance(summary, dict) or not all(isinstance(summary.get(key), kind) for key, kind in kinds.items()):
-        raise ValueError(
-            f"{name!r} is not the summary of a monitor; give what `pixelbounds monitor status --json` prints"
-        )
-    check_count(summary["images"], f"images of {name!r}", least=0, most=2**53)
-    check_number(summary["log_e_value"], f"log_e_value of {name!r}")

@@ -21,15 +21,7 @@ import numpy as np
 from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_same_places, risk_targets_of
 from ..calibration.target import UnitLosses
 from ..images.library import Array
-from ..kernels.bets import (
-    NOTHING_SEEN,
-    PAUSES,
-    EProcess,
-    RunningRatio,
-    log_factors,
-    mean_log_e_value,
-    rejected_jointly,
-)
+from ..kernels.bets import NOTHING_SEEN, PAUSES, EProcess, RunningRatio, log_factors, mean_log_e_value, rejected_jointly
 from .status import PromiseStatus
 
 LEVEL = 0.95  # of intervals

@@ -8,10 +8,11 @@ and well-formed, so that nothing in it indexes memory unchecked.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import is_dataclass, replace
 from pathlib import Path as FilePath
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -38,19 +39,18 @@ _MADE_ANEW = {  # names of what the calibration says
     "start", "path", "promise", "name", "values", "ties", "pauses", "level", "failure_prob", "binary",
 }  # fmt: skip
 _COUNTED = "promises", "drift", "broken", "with_truth", "without_truth", "history"  # of a monitor
-
-State = TypeVar("State")
 Arrays = dict[str, Array]
 
 
-def _read_state(data: bytes, name: str, kind: str, build: Callable[[dict[str, Any], Arrays], State]) -> State:
-    """What `build` makes of the text and the arrays of a state file; errors name the file and the remedy."""
+@contextmanager
+def _state_in(data: bytes, name: str, kind: str) -> Iterator[tuple[dict[str, Any], Arrays]]:
+    """Text and arrays of a state file; errors of what is made of them name the file and the remedy."""
     again = _AGAIN[kind]
     text, tensors = unseal(data, name, what=kind, remedy=again, again=again)
     if text.get("kind") != kind or text["format"] != _FORMAT:
         raise ValueError(f"{name!r} is not a {kind} of format {_FORMAT}; update pixelbounds, or {again}")
     try:
-        return build(text, tensors)
+        yield text, tensors
     except _ERRORS as error:
         why = f"{error!r} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{name!r} is not a valid {kind}: {why}; {again}") from error
@@ -63,10 +63,6 @@ def _tensor(tensors: Mapping[str, Array], name: str, dtype: Any, *shape: int | N
     if x.dtype != dtype or not fits or (x.dtype.kind == "f" and np.isnan(x).any()):
         raise ValueError(f"{name} is {x.dtype} {x.shape}; it must be {np.dtype(dtype)} {shape} without NaN")
     return x
-
-
-def _sealed_calibration(calibration: Calibration) -> Array:
-    return np.frombuffer(calibration.to_bytes(), np.uint8)
 
 
 def _calibration(tensors: Arrays, name: str, family: Family | None) -> Calibration:
@@ -113,7 +109,7 @@ def _restored(state: Any, tensors: Arrays, place: str) -> Any:
 def monitor_bytes(monitor: Monitor) -> bytes:
     """The content of a monitor's file; equal monitors give equal bytes."""
     text = {"format": _FORMAT, "kind": MONITOR, "false_alarm": monitor.false_alarm}
-    made = {"calibration": _sealed_calibration(monitor.calibration)}
+    made = {"calibration": np.frombuffer(monitor.calibration.to_bytes(), np.uint8)}
     return seal(text, made | _arrays_of(_counted(monitor), "monitor"))
 
 
@@ -139,13 +135,10 @@ def monitor_from_bytes(
     data: bytes, name: str = "file", *, loss: Loss | None = None, family: Family | None = None
 ) -> Monitor:
     """The monitor that the content of a file holds."""
-
-    def build(text: dict[str, Any], tensors: Arrays) -> Monitor:
+    with _state_in(data, name, MONITOR) as (text, tensors):
         monitor = Monitor(_calibration(tensors, name, family), text["false_alarm"], loss=loss)
         vars(monitor).update(_restored(_counted(monitor), tensors, "monitor"))
-        return monitor
-
-    return _read_state(data, name, MONITOR, build)
+    return monitor
 
 
 # ---------------------------------------------------------------- anytime calibrations
@@ -154,14 +147,13 @@ def monitor_from_bytes(
 def anytime_bytes(evidence: Evidence) -> bytes:
     """The evidence of an anytime calibration as a file; equal ones give equal bytes."""
     text = {"format": _FORMAT, "kind": ANYTIME_STATE, "usual": evidence.path.usual}
-    made = {"calibration": _sealed_calibration(evidence.start), "points": evidence.path.points}
+    made = {"calibration": np.frombuffer(evidence.start.to_bytes(), np.uint8), "points": evidence.path.points}
     return seal(text, made | _arrays_of(evidence, "evidence"))
 
 
 def evidence_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> Evidence:
     """The evidence that a file holds."""
-
-    def build(text: dict[str, Any], tensors: Arrays) -> Evidence:
+    with _state_in(data, name, ANYTIME_STATE) as (text, tensors):
         start = _calibration(tensors, name, family)
         points = _tensor(tensors, "points", np.float64, start.grouping.count, None)
         usual = check_count(text["usual"], "usual", least=0, most=points.shape[1] - 1)
@@ -169,6 +161,4 @@ def evidence_from_bytes(data: bytes, name: str = "file", family: Family | None =
         new = Evidence.new(start, Path(points, start.grouping, usual), shares, hashes, None, np.zeros(8, np.int64))
         evidence: Evidence = _restored(new, tensors, "evidence")
         check_count(evidence.counted.images, "images", least=0, most=len(evidence.image_hashes))
-        return evidence
-
-    return _read_state(data, name, ANYTIME_STATE, build)
+    return evidence

@@ -160,11 +160,6 @@ class Status:
             lines += [*self.recent_changes, f"({count} statistics are checked, each by itself; none is a risk)"]
         return "\n".join([*lines, *self.notes])
 
-    @property
-    def counted_in(self) -> str:
-        """What is independent, in the plural."""
-        return plural(self.unit_name or "image")
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         said = {"alarm": self.alarm, "sentence": self.sentence}

@@ -106,17 +106,10 @@ class Example:
 
 
 def examples_of(
-    interval: Interval,
-    images: Sequence[int],
-    *,
-    names: Sequence[str] | None = None,
-    band: Band | None = None,
-    estimate: Any = None,
-    truth: Any = None,
-    samples: Any = None,
-    observation: Any = None,
+    interval: Interval, images: Sequence[int], *, names: Sequence[str] | None = None, band: Band | None = None,
+    estimate: Any = None, truth: Any = None, samples: Any = None, observation: Any = None,
     promises: Sequence[Promise] | None = None,
-) -> list[Example]:
+) -> list[Example]:  # fmt: skip
     """Examples of some images of arrays (n, *pixels), samples (n, m, *pixels); `names` holds a name of each of n.
 
     The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer.

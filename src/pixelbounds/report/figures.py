@@ -24,12 +24,9 @@ if TYPE_CHECKING:
 
 
 def save_figures(
-    folder: str | os.PathLike[str],
-    *,
-    calibration: Calibration,
-    evaluation: Evaluation | None,
+    folder: str | os.PathLike[str], *, calibration: Calibration, evaluation: Evaluation | None,
     examples: Sequence[Example] = (),
-) -> list[Path]:
+) -> list[Path]:  # fmt: skip
     """Write path, strata and units as PDF and SVG and each example as PNG; return their paths."""
     target = Path(folder)
     if target.exists() and not target.is_dir():

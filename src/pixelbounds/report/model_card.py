@@ -20,13 +20,9 @@ _MARKUP = re.compile(r"[\\`*_\[\]|~$]")
 
 
 def card_markdown(
-    calibration: Calibration,
-    title: str,
-    *,
-    dates: Mapping[str, str],
-    intended_use: str | None = None,
+    calibration: Calibration, title: str, *, dates: Mapping[str, str], intended_use: str | None = None,
     notes: Sequence[str] = (),
-) -> str:
+) -> str:  # fmt: skip
     """The card; `dates` are what is known of the file itself, by name: days, and its checksum."""
     words, source = description_of(calibration), calibration.record.source
     environment = Environment(

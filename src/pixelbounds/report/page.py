@@ -31,15 +31,9 @@ _WORST = 8  # images in the table of the worst
 
 
 def write_report(
-    path: str | os.PathLike[str],
-    *,
-    title: str,
-    calibration: Calibration,
-    evaluation: Evaluation | None,
-    examples: Sequence[Example],
-    comparison: Sequence[Row] = (),
-    notes: Sequence[str] = (),
-) -> Path:
+    path: str | os.PathLike[str], *, title: str, calibration: Calibration, evaluation: Evaluation | None,
+    examples: Sequence[Example], comparison: Sequence[Row] = (), notes: Sequence[str] = (),
+) -> Path:  # fmt: skip
     """Write the page and return its path; the same arguments give the same page.
 
     Where the examples have more than 16 MB their data lie in a folder beside the page, `report_files` beside

@@ -97,13 +97,9 @@ def show_examples(page: Path, examples: Sequence[Example], limits: Limits, *, wi
 
 
 def _beside(
-    page: Path,
-    examples: Sequence[Example],
-    limits: Limits,
-    windowed: bool,
-    pictures: list[dict[str, Any]],
+    page: Path, examples: Sequence[Example], limits: Limits, windowed: bool, pictures: list[dict[str, Any]],
     scales: dict[str, float],
-) -> ShownExamples:
+) -> ShownExamples:  # fmt: skip
     folder = folder_beside(page)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{str(folder)!r} is a file, and the page needs a folder of that name; move it, or show fewer")

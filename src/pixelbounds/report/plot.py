@@ -29,15 +29,9 @@ _PANEL = 1.7  # inches of one image
 
 
 def intervals(
-    interval: Interval,
-    image: int = 0,
-    *,
-    truth: Any = None,
-    estimate: Any = None,
-    plane: int | None = None,
-    window: tuple[float, float] | None = None,
-    axes: Any = None,
-) -> Array:
+    interval: Interval, image: int = 0, *, truth: Any = None, estimate: Any = None, plane: int | None = None,
+    window: tuple[float, float] | None = None, axes: Any = None,
+) -> Array:  # fmt: skip
     """Truth and estimate, where given, both ends and the length of one image, side by side: -> axes (panels,).
 
     Lengths are in the unit of the interval's measure (HU), where a calibration gave it one.

@@ -1,4 +1,7 @@
-"""Run the benchmarks, print their tables, write one JSON per benchmark to benchmarks/results."""
+"""Run the benchmarks, or one, print their tables and write a JSON of each to benchmarks/results.
+
+python -m benchmarks [NAME [ARGUMENT ...]]
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -46,13 +50,16 @@ def show(name: str, rows: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    """Run the named benchmarks, or all."""
+    """Run the named benchmark with its arguments, or all that need none."""
     RESULTS.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or NAMES:
+    for name in sys.argv[1:2] or NAMES:
         module = import_module(f"benchmarks.{name}")
-        rows = module.run()
-        show((module.__doc__ or name).splitlines()[0], rows)
-        text = json.dumps({"benchmark": name, "machine": machine(), "rows": rows}, indent=1)
+        measured = module.run(*sys.argv[2:])  # rows, or several parts by name
+        parts = measured if isinstance(measured, dict) else {"rows": measured}
+        for rows in parts.values():
+            for _, alike in groupby(rows, tuple) if isinstance(rows, list) else ():
+                show((module.__doc__ or name).splitlines()[0], list(alike))
+        text = json.dumps({"benchmark": name, "machine": machine(), **parts}, indent=1)
         (RESULTS / f"{name}.json").write_text(text + "\n")
 
 

@@ -1,36 +1,31 @@
 """Attacks on the sentences: worlds made to break a promise, counted against its failure probability.
 
-python -m benchmarks.attacks --worlds 400 --out benchmarks/results/attacks.json    (writes the counts)
-python -m benchmarks.attacks                                                       (writes docs/research/attacks.md)
+python -m benchmarks attacks [WORLDS [WORD]]    (400 worlds by default; WORD counts only attacks with it in their name)
 
 In every world images are drawn, calibrated and forgotten; the true risk of every promise is a finite sum over the
 population (`populations`). A world counts as broken if any of its promises is, at any look. What is wrong on purpose
 (the plain mean in the place of a bound; a calibration of fixed size at every look; that of one site for both) must be
-caught: else an attack would show nothing. `--only WORD` counts attacks with that word in their name anew.
+caught: else an attack would show nothing.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import warnings
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import binom
 
 import pixelbounds as pb
-from benchmarks.__main__ import RESULTS, machine, show
+from benchmarks.__main__ import machine
+from benchmarks.pages import result
 from benchmarks.populations import PIXELS, Asked, Population, Rng, lucky
-from benchmarks.readme import HERE, with_figures
 from pixelbounds import federated
 from pixelbounds.images.library import Array
 
 PAGE = "docs/research/attacks.md"
-BEGIN = "<!-- figures: python -m benchmarks.attacks -->"
 DELTA = 0.1
 
 
@@ -257,28 +252,22 @@ def count(name: str, bound: str, worlds: int) -> dict[str, Any]:
     return {"attack": name, "bound": bound, "worlds": worlds, "broken": broken, "refused": refused, "chance": chance}
 
 
-def run(worlds: int, only: str = "") -> list[dict[str, Any]]:
-    """Attacks with every bound; of what is wrong a quarter of the worlds."""
-    rows = []
-    for name in [name for name in ATTACKS if only in name]:
+def run(worlds: str = "400", only: str = "") -> list[dict[str, Any]]:
+    """Attacks with every bound, of what is wrong a quarter of the worlds; other rows stay as they were counted."""
+    fresh = [name for name in ATTACKS if only in name]
+    kept = result("attacks")
+    rows = [{"commit": kept["machine"]["commit"], **row} for row in kept["rows"] if row["attack"] not in fresh]
+    for name in fresh:
         for bound in ONLY.get(name, BOUNDS):
-            found = count(name, bound, worlds if bound != WRONG else max(1, worlds // 4))
-            rows.append({**found, "commit": machine()["commit"]})
+            counted = count(name, bound, int(worlds) if bound != WRONG else max(1, int(worlds) // 4))
+            rows.append({**counted, "commit": machine()["commit"]})
             print(rows[-1], flush=True)
-    return rows
-
-
-def with_rows(out: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows that a file holds, those of the same attacks replaced, in the order of the attacks."""
-    kept = json.loads(out.read_text()) if out.exists() else {"rows": []}
-    fresh = {row["attack"] for row in rows}
-    old = [{"commit": kept["machine"]["commit"], **row} for row in kept["rows"] if row["attack"] not in fresh]
-    return sorted(old + rows, key=lambda row: (list(ATTACKS).index(row["attack"]), list(BOUNDS).index(row["bound"])))
+    return sorted(rows, key=lambda row: (list(ATTACKS).index(row["attack"]), list(BOUNDS).index(row["bound"])))
 
 
 def text() -> str:
     """The table of the page."""
-    kept = json.loads((RESULTS / "attacks.json").read_text())
+    kept = result("attacks")
     cells = {(row["attack"], row["bound"]): f"{row['broken']} of {row['worlds']}" for row in kept["rows"]}
     lines = [f"| what is attacked | {' | '.join(BOUNDS)} |", "|---|" + "---|" * len(BOUNDS)]
     for name in dict.fromkeys(row["attack"] for row in kept["rows"]):
@@ -292,25 +281,5 @@ def text() -> str:
         "a calibration of fixed size at every look; that of one site for both)."
     )
     commits = list(dict.fromkeys(row.get("commit", kept["machine"]["commit"]) for row in kept["rows"]))
-    rows = "" if len(commits) == 1 else ", some rows by `--only`"
-    command = f"python -m benchmarks.attacks --worlds {worlds} --out benchmarks/results/attacks.json"
-    return "\n".join([said, "", *lines, "", f"Measured at {', '.join(commits)} (`{command}`{rows})."])
-
-
-def main() -> None:
-    """Count where an output is named, else write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", type=int, default=400)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--only", default="")
-    given = parser.parse_args()
-    if given.out is None:
-        (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
-        return
-    rows = with_rows(given.out, run(given.worlds, given.only)) if given.only else run(given.worlds)
-    show("attacks", rows)
-    given.out.write_text(json.dumps({"benchmark": "attacks", "machine": machine(), "rows": rows}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    command = f"python -m benchmarks attacks {worlds}"
+    return "\n".join([said, "", *lines, "", f"Measured at {', '.join(commits)} (`{command}`)."])

@@ -1,21 +1,17 @@
 """Beside azula, with the same network, problem, start and evaluations: certified length, risk and seconds of each.
 
-python -m benchmarks.azula_comparison run    (needs azula; minutes on one core; writes
-                                              benchmarks/results/azula_comparison.json)
-python -m benchmarks.azula_comparison        (writes the table of docs/research/samplers.md)
+python -m benchmarks azula_comparison [METHOD LIBRARY]    (needs azula; minutes on one core)
 
 Half of the pixels of the middle of phantoms are missing. The packaged network knows noise up to 0.22, so both begin
 there, at the smooth image that fits the observation, and not at pure noise, which neither could start from. azula's
 samplers are DDIM with eta = 1 around its MMPS and PGDM, and its DPS; that one draws one sample at a time, because its
 norm spans the batch. The strength of DPS is 1 in both, the default of both. Ours takes three sweeps for `mmps`,
 of a third of the evaluations each, which were chosen on other phantoms. With METHOD and a library (ours,
-azula) after `run` that row alone is measured, into the same file.
+azula) that row alone is measured, into the same file.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -24,15 +20,13 @@ from typing import Any
 import numpy as np
 
 import pixelbounds as pb
-from benchmarks.__main__ import RESULTS, machine, show
+from benchmarks.pages import result
 from benchmarks.problems import middle, psnr
-from benchmarks.readme import HERE, with_figures
 from pixelbounds.demo.packaged import NEW, network_file, some_phantoms
 from pixelbounds.images.library import Array
 from pixelbounds.problems import inpaint
 
 PAGE = "docs/research/samplers.md"
-BEGIN = "<!-- figures: python -m benchmarks.azula_comparison -->"
 SIDE, CALIBRATE, HELD_OUT = 24, 48, 48
 FIRST = NEW + 3000  # of the phantoms: others were looked at while this was written
 SAMPLES, MISCOVERAGE, LEVEL, CAP = 9, 0.25, 0.05, 0.25
@@ -134,7 +128,7 @@ def row(library: str, method: str, draw: Callable[[Any, int], Any], truth: Array
     }
 
 
-def run(wanted: list[str]) -> list[dict[str, Any]]:
+def run(*wanted: str) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
@@ -142,15 +136,23 @@ def run(wanted: list[str]) -> list[dict[str, Any]]:
     rows = []
     for method in ("mmps", "pigdm", "dps"):
         for library, made in (("ours", ours), ("azula", theirs)):
-            if not wanted or wanted == [method, library]:
+            if wanted in ((), (method, library)):
                 rows.append(row(library, method, made(method), truth))
                 print(rows[-1], flush=True)
-    return rows
+    settings = {
+        "side": SIDE, "calibrate": CALIBRATE, "held_out": HELD_OUT, "samples": SAMPLES, "evaluations": EVALUATIONS,
+        "sweeps": SWEEPS, "step": STEP, "level": LEVEL, "cap": CAP, "miscoverage": MISCOVERAGE,
+    }  # fmt: skip
+    before = result("azula_comparison")
+    if before["settings"] == settings:
+        own = {(one["library"], one["method"]) for one in rows}
+        rows = [one for one in before["rows"] if (one["library"], one["method"]) not in own] + rows
+    return {"settings": settings, "azula": import_module("azula").__version__, "rows": rows}
 
 
 def text() -> str:
     """The table of the page."""
-    kept = json.loads((RESULTS / "azula_comparison.json").read_text())
+    kept = result("azula_comparison")
     about, at = kept["settings"], kept["machine"]
     found = {(one["library"], one["method"]): one for one in kept["rows"]}
     lines = [
@@ -170,35 +172,6 @@ def text() -> str:
         f"{about['evaluations']} evaluations of the packaged network each, from one start; at most "
         f"{about['level']:.0%} missed, an image counting for at most {about['cap']:g}. azula {kept['azula']}, "
         f"commit {at['commit']}, {at['cpu'] or 'an unnamed CPU'}; one run each "
-        "(`python -m benchmarks.azula_comparison run`)."
+        "(`python -m benchmarks azula_comparison`)."
     )
     return "\n".join([*lines, "", said])
-
-
-def main() -> None:
-    if "run" in sys.argv:
-        rows = run(sys.argv[2:])
-        show("azula_comparison", rows)
-        path = RESULTS / "azula_comparison.json"
-        settings = {"side": SIDE, "calibrate": CALIBRATE, "held_out": HELD_OUT, "samples": SAMPLES}
-        settings |= {
-            "evaluations": EVALUATIONS,
-            "sweeps": SWEEPS,
-            "step": STEP,
-            "level": LEVEL,
-            "cap": CAP,
-            "miscoverage": MISCOVERAGE,
-        }
-        before = json.loads(path.read_text()) if path.exists() else {}
-        if before.get("settings") == settings:
-            own = {(one["library"], one["method"]) for one in rows}
-            rows = [one for one in before["rows"] if (one["library"], one["method"]) not in own] + rows
-        kept = {"benchmark": "azula_comparison", "machine": machine(), "settings": settings}
-        kept |= {"azula": import_module("azula").__version__, "rows": rows}
-        path.write_text(json.dumps(kept, indent=1) + "\n")
-        return
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,7 @@
 
     python -m benchmarks.equal_time run ct64 local/gpu/ct64_ours.npz [local/gpu/ct64_paper.npz] --draws 20
     python -m benchmarks.equal_time run faces64 FILES --name faces64_180s --calibration 640       # beside another run
-    python -m benchmarks.equal_time page        # the tables of docs/research/equal_time.md, and docs/equal_time.png
+    python -m benchmarks.equal_time picture     # docs/equal_time.png
 
 Files are those of `reproduce.gpu.end_to_end collect`; a band is LABEL/SAMPLES, or LABEL/SAMPLES@MISCOVERAGE where that
 is not its way's own. In every draw some images calibrate and others judge, the same for all rows. Ours: the frontier
@@ -33,7 +33,6 @@ Array = np.ndarray
 Row = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
 PAGE, PICTURE = "docs/research/equal_time.md", "docs/equal_time.png"
-BEGIN = "<!-- figures: python -m benchmarks.equal_time page -->"
 DELTA = 0.1
 LEVELS = {"ct64": 0.05, "faces64": 0.1, "chest128": 0.05}
 GRID = {"part": (4, 2), "d_opt": (50, 100, None), "k": (4, 8, 32)}  # n_opt: a quarter of what calibrates, or a half
@@ -69,15 +68,9 @@ def papers(truth: Array, band: pb.Band, first: Array, level: float, seed: int) -
     """The shortest on the other images of all cells of K-RCPS's grid."""
     found = []
     for part, d_opt, k in product(*GRID.values()):
-        cal = pb.calibrate(
-            truth[first],
-            band[first],
-            risk_level=level,
-            failure_prob=DELTA,
-            bound="hoeffding_bentkus",
-            seed=seed,
-            method=pb.KRCPS(n_fit=int(first.sum()) // part, d_opt=d_opt, k=k),
-        )
+        method = pb.KRCPS(n_fit=int(first.sum()) // part, d_opt=d_opt, k=k)
+        how = {"risk_level": level, "failure_prob": DELTA, "bound": "hoeffding_bentkus", "seed": seed}
+        cal = pb.calibrate(truth[first], band[first], method=method, **how)
         found.append(_judged(truth[~first], cal.apply(band[~first])))
     return min(found, key=lambda row: float(row["length"]))
 
@@ -356,9 +349,9 @@ def _speed(figures: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Measure, or write the page."""
+    """Measure, or draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("does", choices=("run", "page"))
+    parser.add_argument("does", choices=("run", "picture"))
     parser.add_argument("set", nargs="?", choices=LEVELS)
     parser.add_argument("files", nargs="*")
     parser.add_argument("--name", choices=TITLES, help="of the run, where a set has several")
@@ -373,10 +366,7 @@ def main() -> None:
     if options.does == "run":
         run(options)
     else:
-        from benchmarks.readme import with_figures
-
         show(measured(), Path(__file__).parents[1] / PICTURE)
-        (Path(__file__).parents[1] / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """An anytime calibration beside a calibration of a known number of images: risk certified, length, failures, kills.
 
-python -m benchmarks.growth run [FACES.zip]    (some minutes on one core; writes benchmarks/results/growth.json)
-python -m benchmarks.growth                    (writes the tables of docs/research/after_deployment.md of it)
+python -m benchmarks growth [FACES.zip]    (some minutes on one core)
 
 Risks: the greatest risk certified at 5% with 90%, images losing alike or losses being 0 or 1 (median of 40 orders).
 Lengths: 32 images fit (band groups), the others arrive one by one, beside `pixelbounds.calibrate` on as many in all; on
@@ -24,15 +23,13 @@ from pathlib import Path
 import numpy as np
 
 import pixelbounds as pb
-from benchmarks.__main__ import RESULTS, machine, show
-from benchmarks.readme import HERE, with_figures
+from benchmarks.pages import result
 from pixelbounds.calibration.bounds import betting, rejects
 from pixelbounds.demo.synthetic import flawed_samples, synthetic_images
 from pixelbounds.images.library import Array
 from pixelbounds.kernels.bets import PathEProcess
 
 PAGE = "docs/research/after_deployment.md"
-BEGIN = "<!-- figures: python -m benchmarks.growth -->"
 LEVEL, DELTA = 0.05, 0.1
 FIT, CHECK = 32, 128
 BANDS = pb.Frontier("band")
@@ -189,21 +186,21 @@ def kills(times: int = 6) -> list[Row]:
 # ---------------------------------------------------------------- the page
 
 
-def run(photographs: Path | None = None) -> list[Row]:
+def run(photographs: str | None = None) -> list[Row]:
     """All of it."""
     rows = certified_risks() + failures()
     print("risks and failures", flush=True)
     rows += lengths("synthetic ellipses", synthetic_images(2 * (TIMES[-1] + CHECK), 32, np.random.default_rng(0)))
     print("lengths of ellipses", flush=True)
     if photographs is not None:
-        rows += lengths("photographs of faces", faces(photographs))
+        rows += lengths("photographs of faces", faces(Path(photographs)))
         print("lengths of faces", flush=True)
     return rows + kills()
 
 
 def text() -> str:
     """The tables of the page."""
-    kept = json.loads((RESULTS / "growth.json").read_text())
+    kept = result("growth")
     rows = kept["rows"]
     lines = [f"Greatest risk certified at {LEVEL:.0%} with {1 - DELTA:.0%}:", ""]
     lines += [f"| losses | bets | {' | '.join(map(str, TIMES))} |", "|---|---|" + "---|" * len(TIMES)]
@@ -229,16 +226,4 @@ def text() -> str:
             when = "at a random moment (many while it was still loading)"
             runs = f"{row['runs']} times, {row['killed']} of them killed {when}, and run again each time"
             lines += ["", f"`pixelbounds anytime add` run {runs}: {row['images']} images counted, {said}."]
-    return "\n".join(
-        [*lines, "", f"Measured at commit {kept['machine']['commit']} (`python -m benchmarks.growth run`)."]
-    )
-
-
-if __name__ == "__main__":
-    if "run" in sys.argv:
-        measured = run(Path(sys.argv[-1]) if sys.argv[-1].endswith(".zip") else None)
-        for part in ("risk", "length", "failure", "kills"):
-            show(part, [row for row in measured if row["part"] == part])
-        result = {"benchmark": "growth", "machine": machine(), "rows": measured}
-        (RESULTS / "growth.json").write_text(json.dumps(result, indent=1) + "\n")
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
+    return "\n".join([*lines, "", f"Measured at commit {kept['machine']['commit']} (`python -m benchmarks growth`)."])

@@ -1,16 +1,14 @@
 """The hands-on path of docs/diffusion.md on a CPU, by its commands: pictures, training, samples, intervals.
 
-python -m benchmarks.hands_on run --folder /tmp/hands-on    (writes benchmarks/results/hands_on.json; a quiet machine)
-python -m benchmarks.hands_on                               (writes the figures of it into docs/research/gpu.md)
+python -m benchmarks hands_on FOLDER [STEPS]    (a folder that is not there yet; a quiet machine)
 
 A folder of 500 pictures of phantoms trains `tiny` for five minutes; 40 other phantoms, with noise, are sampled at the
 default settings. 30 of them calibrate, 10 get intervals. `intervals.png` in the folder shows three of these.
-Where others keep the machine busy, give `--steps`: then CPU seconds tell what two idle cores would take.
+Where others keep the machine busy, give the steps of the training: CPU seconds tell what two idle cores would take.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -24,14 +22,12 @@ import numpy as np
 import zarr
 from PIL import Image
 
-from benchmarks.__main__ import RESULTS, machine
-from benchmarks.readme import HERE, result, where, with_figures
+from benchmarks.pages import result, where
 from pixelbounds.demo.phantom import phantoms
 from pixelbounds.images.library import Array
 from pixelbounds.samplers.runs import open_run
 
 PAGE = "docs/research/gpu.md"
-BEGIN = "<!-- figures: python -m benchmarks.hands_on -->"
 SIGMA, LEVEL, PICTURES, CALIBRATION, NEW = 0.2, 0.1, 500, 30, 10
 SETTINGS = """
 [data]
@@ -64,17 +60,17 @@ COMMANDS = (  # of the page, in their order
 )
 
 
-def run(folder: Path, long: str = "seconds = 300", more: tuple[str, ...] = ()) -> dict[str, Any]:
+def run(place: str, steps: str = "") -> dict[str, Any]:
     """Walk the path in a folder; what each command took, and how good estimate and intervals are."""
-    truth = write_images(folder, long)
+    folder = Path(place)
+    truth = write_images(folder, f"steps = {steps}" if steps else "seconds = 300")
     load = os.getloadavg()[0]
     taken = {name: 0.0 for name, _ in COMMANDS}
     busy = dict(taken)
     for name, words in COMMANDS:
         begin = time.monotonic()
         before = cpu_seconds()
-        extra = more if name == "sampling" else ()
-        subprocess.run([sys.executable, "-m", "pixelbounds.cli", *words.split(), *extra], cwd=folder, check=True)
+        subprocess.run([sys.executable, "-m", "pixelbounds.cli", *words.split()], cwd=folder, check=True)
         taken[name] += time.monotonic() - begin
         busy[name] += cpu_seconds() - before
     sampled = open_run(folder / "new.zarr")
@@ -86,7 +82,6 @@ def run(folder: Path, long: str = "seconds = 300", more: tuple[str, ...] = ()) -
     draw(folder / "intervals.png", truth, noisy, mean, lower, upper)
     log = [json.loads(line) for line in (folder / "network" / "log.jsonl").read_text().splitlines()]
     return {
-        "machine": machine(),
         "load": [load, os.getloadavg()[0]],
         "seconds": taken,
         "cpu_seconds": busy,
@@ -149,21 +144,3 @@ def text() -> str:
         f"The intervals of the {NEW} new images miss {found['risk']:.1%} of the pixels at a promised {LEVEL:.0%}, "
         f"with a mean length of {found['length']:.3f}."
     )
-
-
-def main() -> None:
-    """Walk the path, or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("does", nargs="?", choices=("run",))
-    parser.add_argument("--folder", type=Path, help="run: a folder that is not there yet")
-    parser.add_argument("--steps", type=int, help="run: of the training, in place of its 300 s")
-    options = parser.parse_args()
-    if options.does == "run":
-        long = "seconds = 300" if options.steps is None else f"steps = {options.steps}"
-        (RESULTS / "hands_on.json").write_text(json.dumps(run(options.folder, long), indent=1) + "\n")
-    else:
-        (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
-
-
-if __name__ == "__main__":
-    main()

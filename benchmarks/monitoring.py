@@ -1,7 +1,6 @@
 """Monitors: false alarms without a change, delay after one, and a hospital's year.
 
-python -m benchmarks.monitoring run    (some ten minutes on one core; writes benchmarks/results/monitoring.json)
-python -m benchmarks.monitoring        (writes the tables of docs/research/after_deployment.md of it)
+python -m benchmarks monitoring    (some ten minutes on one core)
 
 MAPIE's `RiskMonitoring` runs in an environment of its own, PIXELBOUNDS_MAPIE=/path/to/python; else rows say so. It is
 given the level as its threshold, and the same chance of a false alarm for its bound on the stream.
@@ -9,10 +8,8 @@ given the level as its threshold, and the same chance of a false alarm for its b
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,15 +20,13 @@ import numpy as np
 from scipy.stats import binom, norm
 
 import pixelbounds as pb
-from benchmarks.__main__ import RESULTS, machine
-from benchmarks.readme import HERE, with_figures
+from benchmarks.pages import result
 from benchmarks.timing import resident
 from pixelbounds.images.library import Array
 from pixelbounds.kernels.bets import PAUSES, EProcess, log_factors
 from pixelbounds.monitoring.drift import BETS, log_rank_factors
 
 PAGE = "docs/research/after_deployment.md"
-BEGIN = "<!-- figures: python -m benchmarks.monitoring -->"
 STREAMS, IMAGES, REFERENCE = 1000, 2000, 200
 CHANCES = (0.01, 0.05, 0.1)
 ALARM = 0.01
@@ -271,9 +266,14 @@ def year(days: int = 365, images: int = 200, known: int = 10, size: int = 16) ->
 # ---------------------------------------------------------------- the page
 
 
+def run() -> dict[str, Any]:
+    """All of it."""
+    return {"false alarms": false_alarms(), "delays": delays(), "year": year()}
+
+
 def text() -> str:
     """The tables of the page."""
-    kept = json.loads((RESULTS / "monitoring.json").read_text())
+    kept = result("monitoring")
     lines = [
         "| ever an alarm in 2,000 images without a change, of 1,000 streams | asked 1% | 5% | 10% |",
         "|---|---|---|---|",
@@ -296,16 +296,7 @@ def text() -> str:
         f"{year['seconds a day']:.2f} s (median), memory grew by {year['memory grown'] / 1e6:.0f} MB, and there was "
         f"{'an' if year['alarm'] else 'no'} alarm.",
         "",
-        f"Measured at commit {kept['machine']['commit']} (`python -m benchmarks.monitoring run`), "
+        f"Measured at commit {kept['machine']['commit']} (`python -m benchmarks monitoring`), "
         f"{kept['machine']['cpu']}, a shared machine.",
     ]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    if "run" in sys.argv:
-        measured = {"benchmark": "monitoring", "machine": machine(), "false alarms": false_alarms()}
-        print(json.dumps(measured["false alarms"], indent=1), flush=True)
-        measured |= {"delays": delays(), "year": year()}
-        (RESULTS / "monitoring.json").write_text(json.dumps(measured, indent=1) + "\n")
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

@@ -1,4 +1,4 @@
-"""Write the four tables of docs/results.md, between its markers: python -m benchmarks.overview."""
+"""The four tables of docs/results.md."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from reproduce.summaries import gains, summaries
 
 from .chest import STUDIES, summary
 from .equal_time import Compared, measured, title
+from .pages import RESULTS, result
 from .promises_page import rows_of
-from .readme import HERE, RESULTS, result, with_figures
 
 PAGE = "docs/results.md"
-BEGIN = "<!-- figures: python -m benchmarks.overview -->"
 SAME_BOUND = "calibrated/krcps_best/betting"
 WAYS = {
     "plain 5%": "one promise: 5% of all pixels",
@@ -29,8 +28,8 @@ ATTACKS = {
 }
 
 
-def lengths() -> list[str]:
-    """The paper's procedure and ours at the same level."""
+def lengths(folder: str = "") -> list[str]:
+    """The paper's procedure and ours at the same level; `folder` holds the pages of results."""
     lines = [
         "| data | level | the paper: K-RCPS, Hoeffding-Bentkus | ours: frontier, betting | difference "
         "| of that, the path |",
@@ -40,7 +39,7 @@ def lengths() -> list[str]:
         results = load_results(path)
         by_key = {s.row.key: s.length.mean() for s in summaries(results)}
         gain = {d.reference.key: d.value for d in gains(results)}
-        name = f"[{results['configuration']['title']}](results/{path.stem}.md)"
+        name = f"[{results['configuration']['title']}]({folder}results/{path.stem}.md)"
         lines.append(
             f"| {name} | {results['configuration']['task']['risk_level']:g} | {by_key[REFERENCE]:.4f} "
             f"| {by_key[SHORTEST]:.4f} | {gain[REFERENCE]:+.1%} | {gain[SAME_BOUND]:+.1%} |"
@@ -112,7 +111,3 @@ def text() -> str:
         "\n".join(attacks()),
     ]
     return "\n\n".join(parts)
-
-
-if __name__ == "__main__":
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

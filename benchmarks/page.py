@@ -1,6 +1,4 @@
-"""How large the page is, and how long it takes to open: python -m benchmarks.page [run].
-
-With `run` it measures first; then docs/research/speed.md gets the figures of benchmarks/results/page.json.
+"""How large the page is, and how long it takes to open: python -m benchmarks page [EXAMPLES ...].
 
 Phantoms of 128 x 128 pixels become a page, which Chromium opens. It counts as open when it shows the first image. What
 is read on the way, and what each further image costs, is counted too. Needs Chromium and playwright.
@@ -8,10 +6,7 @@ is read on the way, and what each further image costs, is counted too. Needs Chr
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,12 +15,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-HOME = Path(__file__).parents[1]
-RESULT = HOME / "benchmarks" / "results" / "page.json"
+from .pages import result
+
 PAGE = "docs/research/speed.md"
-BEGIN = "<!-- figures: python -m benchmarks.page -->"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-FLAGS += ["--disable-component-update", "--disable-quic"]
 REPEATS = 3
 
 # Runs in a process of its own, with none of our memory.
@@ -87,64 +79,49 @@ def open_page(browser: Any, page: Path, *, scroll: bool = False) -> tuple[float,
 
 
 def measure(count: int) -> dict[str, Any]:
-    """Sizes, and for the pages that are timed the ratio, of so many examples."""
+    """Sizes and seconds of a page of so many examples."""
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    head = subprocess.run(
-        ["git", "-C", HOME, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    )
+    from .screenshot import browser_of
+
     with TemporaryDirectory() as folder, sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = browser_of(play)
         page = Path(folder) / "page.html"
         subprocess.run([sys.executable, "-c", MAKER, str(count), str(page)], check=True)
         open_page(browser, page)  # warm-up
-        found = {
+        row = {
+            "examples": count,
             "seconds": round(median(open_page(browser, page)[0] for _ in range(REPEATS)), 3), **size_of(page),
             "read_to_open": open_page(browser, page)[1],
             "read_with_all_small_pictures": open_page(browser, page, scroll=True)[1],
-            "commit": head.stdout.strip(), "browser": browser.version, "cores": os.cpu_count(),
+            "browser": browser.version, "cores": os.cpu_count(),
         }  # fmt: skip
         browser.close()
-    print(count, json.dumps(found), flush=True)
-    return found
+    print(row, flush=True)
+    return row
 
 
-def kept() -> dict[str, Any]:
-    """What was measured last, by the number of examples."""
-    return json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+def run(*counts: str) -> list[dict[str, Any]]:
+    """Pages of some numbers of examples."""
+    return [measure(int(count)) for count in counts or (128, 400)]
 
 
 def text() -> str:
-    """The table of docs/research/speed.md, or a line where nothing was measured."""
-    if not kept():
-        return "Nothing is kept of it here yet."
+    """The table of docs/research/speed.md."""
+    kept = result("page")
     lines = [
         "| examples of 128 x 128 | page | beside it | read to open it | with all small pictures | time to open |",
         "|---|---|---|---|---|---|",
     ]
-    for count, row in kept().items():
+    for row in kept["rows"]:
         sizes = (row["page"], row["beside"], row["read_to_open"], row["read_with_all_small_pictures"])
         cells = " | ".join(f"{size / 1e6:.1f} MB" for size in sizes)
         time = f"{row['seconds']:.2f} s" if "seconds" in row else "not timed"
-        lines.append(f"| {count} | {cells} | {time} |")
-    first = next(iter(kept().values()))
+        lines.append(f"| {row['examples']} | {cells} | {time} |")
+    first = kept["rows"][0]
     lines += [
         "",
         f"Phantoms with 19 samples per pixel; medians of {REPEATS} in Chromium {first['browser']} on a shared and busy",
-        f"machine of {first['cores']} cores, commit {first['commit']}.",
+        f"machine of {first['cores']} cores, commit {kept['machine']['commit']}.",
     ]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    from benchmarks.readme import with_figures
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["run"], help="measure, instead of only writing the figures")
-    parser.add_argument("--examples", type=int, nargs="+", default=[128, 400])
-    arguments = parser.parse_args()
-    for count in arguments.examples if arguments.what == "run" else []:
-        rows = {**kept(), str(count): measure(count)}
-        RESULT.write_text(json.dumps(dict(sorted(rows.items(), key=lambda row: int(row[0]))), indent=1) + "\n")
-    (HOME / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

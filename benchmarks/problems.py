@@ -1,9 +1,7 @@
 """Every problem on phantoms with the embedded network: PSNR, certified length, risk on other phantoms, seconds.
 
-python -m benchmarks.problems run [FOLDER]   (an hour on one core; resumes in FOLDER; writes
-                                              benchmarks/results/problems.json and docs/problems_samples.png)
-python -m benchmarks.problems picture        (docs/problems.png: what each operator does to a phantom)
-python -m benchmarks.problems                (writes the table of docs/research/samplers.md)
+python -m benchmarks problems [FOLDER]   (an hour on one core; resumes in FOLDER; draws docs/problems_samples.png)
+python -m benchmarks.problems            (docs/problems.png: what each operator does to a phantom)
 
 Few phantoms and few samples, since this runs on a CPU. The network was trained to denoise up to 0.22 and knows no level
 above, so it sharpens what least squares finds rather than inventing what is missing; three sweeps make up for some.
@@ -11,8 +9,6 @@ above, so it sharpens what least squares finds rather than inventing what is mis
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,15 +17,13 @@ from typing import Any
 import numpy as np
 
 import pixelbounds as pb
-from benchmarks.__main__ import RESULTS, machine, show
-from benchmarks.readme import HERE, with_figures
+from benchmarks.pages import HERE, result
 from pixelbounds.demo.packaged import NEW, network_file, some_phantoms
 from pixelbounds.images.library import Array
 from pixelbounds.problems import Problem, ct, deblur, denoise, inpaint, motion_blur, mri, poisson, super_resolve
 from pixelbounds.samplers.runs import open_run
 
 PAGE = "docs/research/samplers.md"
-BEGIN = "<!-- figures: python -m benchmarks.problems -->"
 CALIBRATE, HELD_OUT = 48, 48
 FEWER = 32  # calibrate for a second length: so few that none of them fit groups
 SAMPLES, MISCOVERAGE, LEVEL, CAP = 7, 0.25, 0.05, 0.25
@@ -112,7 +106,10 @@ def _seen(problem: Problem, y: Array) -> Array:
     return y
 
 
-def run(folder: Path) -> list[dict[str, Any]]:
+def run(work: str | None = None) -> dict[str, Any]:
+    """Figures of all problems; samples are kept in a folder of their own where one is named."""
+    folder = Path(work or tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
     truth = some_phantoms(CALIBRATE + HELD_OUT, NEW).images
     rows = []
     pictures = {}
@@ -122,7 +119,10 @@ def run(folder: Path) -> list[dict[str, Any]]:
         print(figures, flush=True)
     titles = ["truth", "observation", "least squares", "mean of samples", "certified length"]
     _draw(pictures, titles, HERE.parent / "docs/problems_samples.png")
-    return rows
+    settings = {"calibrate": CALIBRATE, "fewer": FEWER, "held_out": HELD_OUT, "samples": SAMPLES}
+    settings |= {"miscoverage": MISCOVERAGE, "level": LEVEL, "cap": CAP}
+    settings |= {"steps": STEPS, "solver_steps": SOLVER_STEPS, "sweeps": SWEEPS}
+    return {"settings": settings, "rows": rows}
 
 
 def middle(images: Array, side: int) -> Array:
@@ -159,7 +159,7 @@ def _draw(pictures: dict[str, list[Array]], titles: list[str], path: Path) -> No
 
 def text() -> str:
     """The table of the page."""
-    kept = json.loads((RESULTS / "problems.json").read_text())
+    kept = result("problems")
     about = kept["settings"]
     lines = [
         "| problem | noise | PSNR of least squares | of the mean | mean certified length "
@@ -181,28 +181,10 @@ def text() -> str:
         f"{about['samples']} samples of each by moment matching, {about['sweeps']} sweeps of {about['steps']} steps. "
         f"Promised: at most {about['level']:.0%} of the pixels missed, an image counting for at most {about['cap']:g}, "
         f"at 90%. Measured at commit {at['commit']} on {at['cpu'] or 'an unnamed CPU'} "
-        "(`python -m benchmarks.problems run`)."
+        "(`python -m benchmarks problems`)."
     )
     return "\n".join([*lines, "", said])
 
 
-def main() -> None:
-    if "run" in sys.argv:
-        with tempfile.TemporaryDirectory() as aside:
-            folder = Path(sys.argv[2] if len(sys.argv) > 2 else aside)
-            folder.mkdir(parents=True, exist_ok=True)
-            rows = run(folder)
-        show("problems", rows)
-        settings = {"calibrate": CALIBRATE, "fewer": FEWER, "held_out": HELD_OUT, "samples": SAMPLES}
-        settings |= {"miscoverage": MISCOVERAGE, "level": LEVEL, "cap": CAP}
-        settings |= {"steps": STEPS, "solver_steps": SOLVER_STEPS, "sweeps": SWEEPS}
-        kept = {"benchmark": "problems", "machine": machine(), "settings": settings, "rows": rows}
-        (RESULTS / "problems.json").write_text(json.dumps(kept, indent=1) + "\n")
-    elif "picture" in sys.argv:
-        picture()
-        return
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
-
-
 if __name__ == "__main__":
-    main()
+    picture()

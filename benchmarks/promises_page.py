@@ -1,4 +1,4 @@
-"""Write what promises cost into docs/research/promises.md, between its markers: python -m benchmarks.promises_page.
+"""What promises cost, in docs/research/promises.md.
 
 The figures are those of `benchmarks.chest`, `benchmarks.scans` and `benchmarks.promises`.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from .chest import LEVELS, SHARES, STUDIES, Row, Study, summary
-from .readme import HERE, result, where, with_figures
+from .pages import result, where
 from .scans import summary as by_cap
 
 PAGE = "docs/research/promises.md"
-BEGIN = "<!-- figures: python -m benchmarks.promises_page -->"
 OURS = ("ours", "ours, labels")
 OTHERS = ("per promise", "per promise, labels", "unweighted", "unweighted, labels")
 
@@ -145,7 +144,3 @@ def cost(found: dict[str, Any]) -> list[str]:
 def text() -> str:
     parts = [chest(result("chest")), scans(result("scans")), cost(result("promises"))]
     return "\n\n".join("\n".join(part) for part in parts)
-
-
-if __name__ == "__main__":
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

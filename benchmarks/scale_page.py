@@ -1,18 +1,14 @@
-"""Write the figures of benchmarks/results/scale.json into docs/research/speed.md, between its markers.
-
-python -m benchmarks.scale_page
-"""
+"""The figures of benchmarks/results/scale.json in docs/research/speed.md."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from .readme import HERE, made, result, where, with_figures
+from .pages import made, result, where
 from .scale import SAMPLES, STEPS, WORKERS
 
 PAGE = "docs/research/speed.md"
-BEGIN = "<!-- figures: python -m benchmarks.scale_page -->"
 SIZE = 512
 DRAWS = 128  # of the images to which the figures are carried over: the paper's CT experiment
 COUNTS = (10**4, 10**6, 10**8)
@@ -120,7 +116,3 @@ def text() -> str:
     }  # fmt: skip
     lines = [f"One run (`python -m benchmarks scale`; {where(found)}), page cache warm, `--memory 512M`.", ""]
     return "\n".join([*lines, *measured(found["rows"]), "", "### To many images", *carried_over(found, drawing)])
-
-
-if __name__ == "__main__":
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

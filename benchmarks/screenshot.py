@@ -12,19 +12,26 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-from playwright.sync_api import sync_playwright
+from typing import Any
 
 PICTURE = Path(__file__).parents[1] / "docs" / "report.png"
 IMAGE, ROW, COLUMN, SIZE = 1, 30, 21, 64  # the second new phantom, a pixel at the edge of the liver
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+FLAGS += ["--disable-component-update", "--disable-quic"]
+
+
+def browser_of(play: Any) -> Any:
+    """Chromium, as it is installed here."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return play.chromium.launch(executable_path=next(filter(None, map(shutil.which, names)), None), args=FLAGS)
 
 
 def shoot(page_file: Path, target: Path) -> None:
     """Open the page with two views, pin a pixel, and keep a picture of the viewer."""
-    browser_file = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=browser_file, args=FLAGS)
+        browser = browser_of(play)
         page = browser.new_context(viewport={"width": 1160, "height": 1000}, color_scheme="light").new_page()
         page.set_default_timeout(600_000)  # the machine may be busy
         page.goto(page_file.as_uri())

@@ -1,7 +1,6 @@
 """Shifts of a real network: how many images a monitor needs to notice, with truth and without, and what it does not.
 
-python -m benchmarks.shifts run [CHEST.zip]    (some ten minutes on two cores; writes benchmarks/results/shifts.json)
-python -m benchmarks.shifts                    (writes the table of docs/research/after_deployment.md of it)
+python -m benchmarks shifts [CHEST.zip]    (some ten minutes on two cores)
 
 The packaged network draws samples of new phantoms; the calibration is that of the demo, at 5%. A shift is one that
 nobody tells: bands claim to be made as those of the calibration. (Those that say how they were made are refused.)
@@ -9,8 +8,6 @@ nobody tells: bands claim to be made as those of the calibration. (Those that sa
 
 from __future__ import annotations
 
-import json
-import sys
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -20,8 +17,7 @@ import numpy as np
 import torch
 
 import pixelbounds as pb
-from benchmarks.__main__ import RESULTS, machine
-from benchmarks.readme import HERE, with_figures
+from benchmarks.pages import result
 from pixelbounds.demo.packaged import NEW, SIGMA_0, SIZE, figures, material, network_file, some_phantoms
 from pixelbounds.demo.showcase import CALIBRATION, FAILURE_PROB, RISK_LEVEL, packaged_band, samples_band
 from pixelbounds.diffusion import sample
@@ -30,7 +26,6 @@ from pixelbounds.images.ends import Band
 from pixelbounds.images.library import Array
 
 PAGE = "docs/research/after_deployment.md"
-BEGIN = "<!-- figures: python -m benchmarks.shifts -->"
 IMAGES = 24
 MANY = 120  # where a shift is small
 FIRST = NEW + 5000  # phantoms that nobody else uses
@@ -76,7 +71,7 @@ def delay(calibration: pb.Calibration, truth: Array, band: Band, *, known: bool)
     return None
 
 
-def run(chest_zip: Path | None) -> dict[str, Any]:
+def run(chest_zip: str | None = None) -> dict[str, Any]:
     """Every shift, in few images."""
     arrays = material()
     first = slice(0, CALIBRATION)
@@ -92,7 +87,7 @@ def run(chest_zip: Path | None) -> dict[str, Any]:
         "images upside down": (turned, {}),
     }
     if chest_zip is not None:
-        shifts["chest CT of patients instead of abdominal phantoms"] = (chest(chest_zip), {})
+        shifts["chest CT of patients instead of abdominal phantoms"] = (chest(Path(chest_zip)), {})
     rows = []
     for name, (images, how) in shifts.items():
         band = drawn(images, **how)
@@ -102,12 +97,12 @@ def run(chest_zip: Path | None) -> dict[str, Any]:
         }
         rows.append({"shift": name, "images": len(images), "risk": risk, "width": float(band.width.mean()), **found})
         print(rows[-1], flush=True)
-    return {"benchmark": "shifts", "machine": machine(), "risk_level": RISK_LEVEL, "rows": rows}
+    return {"risk_level": RISK_LEVEL, "rows": rows}
 
 
 def text() -> str:
     """The table of the page."""
-    found = json.loads((RESULTS / "shifts.json").read_text())
+    found = result("shifts")
     lines = [
         "| shift, untold | risk seen | mean width of bands | alarm with truth after | without truth after |",
         "|---|---|---|---|---|",
@@ -116,12 +111,5 @@ def text() -> str:
         after = [f"none in {row['images']}" if row[kind] is None else str(row[kind]) for kind in ("truth", "look")]
         lines.append(f"| {row['shift']} | {row['risk']:.1%} | {row['width']:.3f} | {after[0]} | {after[1]} |")
     made = found["machine"]
-    where = f"Measured at commit {made['commit']} (`python -m benchmarks.shifts run`), {made['cpu']}; one stream each."
+    where = f"Measured at commit {made['commit']} (`python -m benchmarks shifts`), {made['cpu']}; one stream each."
     return "\n".join([*lines, "", where])
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["run"]:
-        result = run(Path(sys.argv[2]) if len(sys.argv) > 2 else None)
-        (RESULTS / "shifts.json").write_text(json.dumps(result, indent=1) + "\n")
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

@@ -1,11 +1,10 @@
-"""Write speed and synthetic lengths into docs/research/speed.md, between its markers: python -m benchmarks.speed."""
+"""Speed and synthetic lengths in docs/research/speed.md."""
 
 from __future__ import annotations
 
-from .readme import HERE, result, where, with_figures
+from .pages import result, where
 
 PAGE = "docs/research/speed.md"
-BEGIN = "<!-- figures: python -m benchmarks.speed -->"
 AGAINST = "against the paper's"
 
 
@@ -39,7 +38,3 @@ def text() -> str:
             f"| {row['seconds to calibrate']:.2g} |"
         )
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

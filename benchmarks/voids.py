@@ -1,15 +1,12 @@
 """How often a promise of 10% at 90% breaks when it is misused, in simulated worlds whose true risk is known.
 
-python -m benchmarks.voids run [WORD]    (a quarter of an hour on one core, or parts with that word; writes voids.json)
-python -m benchmarks.voids        (writes the tables of docs/what_voids_the_promise.md of it)
+python -m benchmarks voids [WORD]    (a quarter of an hour on one core; or only the parts with that word)
 
 Each row counts the worlds in which the risk is above 10%. Risks are in closed form, or the mean over many fresh images.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,13 +14,12 @@ import numpy as np
 from scipy.stats import norm
 
 import pixelbounds as pb
-from benchmarks.__main__ import RESULTS, machine, show
-from benchmarks.readme import HERE, with_figures
+from benchmarks.__main__ import machine
+from benchmarks.pages import result
 from pixelbounds.evaluation.unit_means import mean_interval
 from pixelbounds.images.library import Array
 
 PAGE = "docs/what_voids_the_promise.md"
-BEGIN = "<!-- figures: python -m benchmarks.voids -->"
 LEVEL, WORLDS = 0.1, 2000
 Rng = np.random.Generator
 World = Callable[[Rng], dict[str, bool]]  # what was done -> whether the promise broke
@@ -187,9 +183,9 @@ PARTS: dict[str, World] = {
 }
 
 
-def run(only: str) -> list[dict[str, object]]:
+def run(only: str = "") -> list[dict[str, object]]:
     """Worlds in which the promise broke, by what was done; parts without that word stay as they were measured."""
-    rows = json.loads((RESULTS / "voids.json").read_text())["rows"]
+    rows = result("voids")["rows"]
     for part, world in PARTS.items():
         if only in part:
             found = [world(np.random.default_rng([7, seed])) for seed in range(WORLDS)]
@@ -205,21 +201,12 @@ def run(only: str) -> list[dict[str, object]]:
 
 def text() -> str:
     """The tables of the page."""
-    rows = json.loads((RESULTS / "voids.json").read_text())
+    rows = result("voids")["rows"]
     lines = ["| | what was done | worlds | broken |", "|---|---|---|---|"]
     before = ""
-    for row in rows["rows"]:
+    for row in rows:
         part = row["part"] if row["part"] != before else ""
         before = row["part"]
         lines.append(f"| {part} | {row['what']} | {row['worlds']:,} | {row['share']:.0%} |")
-    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows["rows"]))
-    return "\n".join([*lines, "", f"Measured at {commits} (`python -m benchmarks.voids run`)."])
-
-
-if __name__ == "__main__":
-    if "run" in sys.argv:
-        measured = run("".join(sys.argv[2:]))
-        show("voids", measured)
-        kept = {"benchmark": "voids", "machine": machine(), "rows": measured}
-        (RESULTS / "voids.json").write_text(json.dumps(kept, indent=1) + "\n")
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
+    return "\n".join([*lines, "", f"Measured at {commits} (`python -m benchmarks voids`)."])

@@ -1,13 +1,13 @@
 """Documents say what is so: figures are those of benchmarks/results, and files and names are those that exist."""
 
 import re
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from house import definitions
 
+from benchmarks import pages
 from reproduce.results_page import write_pages
 
 ROOT = Path(__file__).parents[1]
@@ -24,38 +24,14 @@ NAMES_IMPORTED = re.compile(r"from (pixelbounds[\w.]*) import ([\w, ]+)")
 NAMES_DOTTED = re.compile(r"(?<![\w/.-])pixelbounds((?:\.[A-Za-z_]\w*)+)(?![\w/])")
 
 
-FIGURES = [
-    "readme",
-    "scale_page",
-    "gpu.page",
-    "overview",
-    "speed",
-    "voids",
-    "attacks",
-    "monitoring",
-    "growth",
-    "problems",
-    "shifts",
-    "gpu.projections",
-    "promises_page",
-    "page",
-    "azula_comparison",
-    "equal_time",
-    "hands_on",
-]
+@pytest.mark.parametrize("name", pages.MODULES)
+def test_a_page_shows_the_measured_figures(name):
+    page, text = pages.with_figures(name)
+    assert page.read_text() == text
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_page_shows_the_measured_figures(name, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    made = import_module(f"reproduce.{name}" if name.startswith("gpu.") else f"benchmarks.{name}")
-    readme = import_module("benchmarks.readme")
-    assert (ROOT / made.PAGE).read_text() == readme.with_figures(made.PAGE, made.BEGIN, made.text())
-
-
-def test_the_pages_of_results_are_those_of_the_kept_results(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    for page in write_pages(import_module("benchmarks.readme").RESULTS, tmp_path):
+def test_the_pages_of_results_are_those_of_the_kept_results(tmp_path):
+    for page in write_pages(pages.RESULTS, tmp_path):
         assert page.read_text() == (ROOT / "docs" / page.relative_to(tmp_path)).read_text()
 
 

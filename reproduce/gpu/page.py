@@ -1,4 +1,4 @@
-"""Write what was measured on the GPU into docs/research/gpu.md, between its markers: python -m reproduce.gpu.page.
+"""What was measured on the GPU, for docs/research/gpu.md (`python -m benchmarks.pages`).
 
 Reads what the makers of the materials of `python -m reproduce` said (benchmarks/results/reproduce), speed_gpu.json
 (from `speed`), cpu_sampling.json and cpu_training.json.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.readme import HERE, made, result, where, with_figures
+from benchmarks.pages import made, result, where
 from pixelbounds.bands import calibrated_ranks
 
-PAGE, BEGIN = "docs/research/gpu.md", "<!-- figures: python -m reproduce.gpu.page -->"
+PAGE = "docs/research/gpu.md"
 SETS = {
     "faces64": "faces, 64 x 64, sigma_0 = 1 in [-1, 1]",
     "ct64": "abdominal CT, 64 x 64, sigma_0 = 0.4 in [0, 1]",
@@ -153,7 +153,3 @@ def text() -> str:
         threads(result("cpu_training")),
     ]
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    (HERE.parent / PAGE).write_text(with_figures(PAGE, BEGIN, text()))

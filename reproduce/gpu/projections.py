@@ -9,8 +9,8 @@ training patients of `reproduce.gpu.chest`; `--start` names one that was trained
 over the whole range of noise. Slices of the measured patients are drawn in a random order, a block at a time, until the
 call's time is up; the steps of the sampler are as many as that time allows for `--images` of them. What comes back is
 float16, ends outward, in files of at most 16 MiB, written after every block. torch, numpy, numba and safetensors are
-all that `run` needs. `collect` calibrates and judges and writes benchmarks/results/projections.json; `page` makes the
-picture docs/projections.png and the table of docs/research/samplers.md of it. None of them shows a slice.
+all that `run` needs. `collect` calibrates and judges and writes benchmarks/results/projections.json; `picture` makes
+docs/projections.png of it. None of them shows a slice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "benchmarks/results/projections.json"
 PICTURE = ROOT / "docs/projections.png"
 PAGE = "docs/research/samplers.md"
-BEGIN = "<!-- figures: python -m reproduce.gpu.projections page -->"
 FEWER = 4
 SIGMA_0 = 0.002  # deviation of the noise of a ray; a ray through a slice of value 1 has about 1
 SIGMA_MIN = 0.01
@@ -350,18 +349,15 @@ def text(kept: dict[str, Any] | None = None) -> str:
     return "\n".join([*lines, "", said])
 
 
-def page(options: argparse.Namespace) -> None:
-    """Write the table into the page, and the picture beside it."""
-    from benchmarks.readme import with_figures
-
+def picture(options: argparse.Namespace) -> None:
+    """Draw what was kept."""
     show(json.loads(RESULT.read_text()), PICTURE)
-    (ROOT / PAGE).write_text(with_figures(PAGE, BEGIN, text()))
 
 
 def main() -> None:
-    """Run, collect, or write the page."""
+    """Run, collect, or draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("does", choices=("run", "collect", "page"))
+    parser.add_argument("does", choices=("run", "collect", "picture"))
     parser.add_argument("--data", help="the npz of slices")
     parser.add_argument("--out", default=".", help="folder for what comes back")
     parser.add_argument("--start", help="run: a network to train further, .safetensors; default: a fresh one")
@@ -388,7 +384,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.6, help="collect: of the slices calibrate")
     parser.add_argument("--result", default=str(RESULT), help="collect: the JSON to write")
     options = parser.parse_args()
-    {"run": run, "collect": collect, "page": page}[options.does](options)
+    {"run": run, "collect": collect, "picture": picture}[options.does](options)
 
 
 if __name__ == "__main__":

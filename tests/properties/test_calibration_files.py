@@ -72,7 +72,7 @@ IMPOSSIBLE = [
     ("rcps", ("family",), "multiplicative", "below 1"),
     ("rcps", ("limits",), [1, 0], "must be below"),
     ("rcps", ("limits",), [NAN, 1], ""),
-    ("rcps", ("limits",), [0, 1, 2], "too many"),
+    ("rcps", ("limits",), [0, 1, 2], "give a pair"),
     ("band", ("groups", "kind"), "evil", "'evil'"),
     ("band", ("record", "pixels"), [-6, 6], "at least 1"),
     ("band", ("curve",), lambda x: x[:, :2].copy(), "curve is float64"),

@@ -31,7 +31,7 @@ def arrays(count=COUNT, size=SIZE, units=16, seed=0):
         "dropout_mean": centre, "dropout_deviation": spread / 3,
         "conffusion_lower": centre - spread, "conffusion_upper": centre + spread,
         "printed_lower": np.minimum(band.lower + 0.02, middle), "printed_upper": np.maximum(band.upper - 0.02, middle),
-        "printed_fresh": drawn[:, SAMPLES],
+        "printed_fresh": drawn[:, SAMPLES], "ours_lower": band.lower - 0.02, "ours_upper": band.upper + 0.02,
         "samples": drawn[:4, :4], "unit": np.arange(count) * units // count,
     }  # fmt: skip
 

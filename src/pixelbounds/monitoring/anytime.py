@@ -198,6 +198,11 @@ class AnytimeCalibration:
         return self._evidence.counted.images
 
     @property
+    def image_hashes(self) -> Array:
+        """Short hashes of the truth of all images, those that fit first."""
+        return self._evidence.image_hashes
+
+    @property
     def min_images(self) -> int:
         """Images (units) below which nothing can certify these promises, even if no pixel is missed."""
         return max(min_losses(x.level, x.failure_prob) for x in self._evidence.e_processes)

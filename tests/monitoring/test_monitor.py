@@ -121,6 +121,19 @@ def test_units_count_as_they_did_at_calibration(rng, weighting):
         assert weight == (1 if weighting == "units" else min(weights.sum(), most) / most)
 
 
+def test_pooled_weights_may_have_any_sum(rng, tmp_path):
+    """A unit counts for at most the weight of the largest that fitted, which once had to be below 2**53."""
+    truth = rng.uniform(size=(120, 4, 4))
+    band, weights = pb.Band(truth - 0.3, truth + 0.3), 1e20 * rng.uniform(size=truth.shape)
+    asked = [pb.share(0.2, within=weights, name="w", weighting="pixels")]
+    cal = pb.calibrate(truth, band, promises=asked, limits=None, method=pb.RCPS(n_fit=20))
+    assert cal.promises[0].most > 2**53
+    cal.save(tmp_path / "cal.safetensors")
+    monitor = pb.Monitor(pb.load_calibration(tmp_path / "cal.safetensors"))
+    monitor.update(rng.uniform(size=truth.shape), band, within={"w": weights})
+    assert monitor_bytes(monitor_from_bytes(monitor_bytes(monitor))) == monitor_bytes(monitor)
+
+
 def test_the_alarm_is_raised_by_the_mean_e_value_and_by_none_alone(world):
     """Of two promises one is broken: its e-value must be twice as great as if it were alone."""
     monitors = tuple(PromiseMonitor.of(promise) for promise in world[0].promises[:2])

@@ -360,17 +360,24 @@ def test_calibration_keeps_the_coverage_of_fresh_samples(method, family, rng):
     assert consistent(int((~interval.contains(fresh)).sum()), fresh.size, 0.1)
 
 
-def test_sizes_of_certifying_images_steer_nothing():
-    """Images that certify have other sizes; those that fit are the same, and so is how many of them there are."""
+@pytest.mark.parametrize("of", ["images", "units"])
+def test_sizes_of_certifying_images_steer_nothing(of):
+    """What certifies has other sizes (units: numbers of images); what fits is the same, and so is how many that is."""
     rng = np.random.default_rng(0)
     order = np.random.default_rng(1).permutation(200)
     counts = []
     for side in (3, 30):
-        truth = [rng.random((2, 2) if image in order[:50] else (side, side)) for image in range(200)]
-        data = pb.CalibrationData(truth, pb.Band([x - 0.1 for x in truth], [x + 0.1 for x in truth]), limits=None)
+        sides = np.where(np.isin(np.arange(200), order[:50]), 2, side)
+        if of == "images":
+            truth, units = [rng.random((k, k)) for k in sides], None
+        else:
+            units = np.arange(200).repeat(sides)
+            truth = rng.random((len(units), 6, 6))
+        band = pb.Band([x - 0.1 for x in truth], [x + 0.1 for x in truth])
+        data = pb.CalibrationData(truth, band, units, limits=None)
         fitting, _ = pb.split(data, pb.Target([pb.share(0.1)]), pb.Frontier(), np.random.default_rng(1))
-        counts.append(fitting.units)
-    assert counts[0] == counts[1] > 0
+        counts.append((fitting.units, len(fitting.images)))
+    assert counts[0] == counts[1] > (0, 0)
 
 
 def unlike(rng, n):

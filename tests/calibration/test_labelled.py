@@ -14,7 +14,7 @@ from pixelbounds.calibration.paths.frontier import frontier_of
 from pixelbounds.images.ragged import write_ragged
 from pixelbounds.workflows.apply import apply_files
 from pixelbounds.workflows.calibrate import calibrate_files
-from pixelbounds.workflows.request import Request
+from pixelbounds.workflows.request import ApplyOptions, Request
 
 SIZE = 12
 HOW = {"groups": "band", "failure_prob": 0.1}
@@ -119,7 +119,7 @@ def test_labels_of_images_of_different_sizes_also_in_files(rng, tmp_path):
     places = [tmp_path / name for name in ("truth.zarr", "band.zarr", "cal.safetensors")]
     calibrate_files(*places, Request(risk_level=0.1, labels=tmp_path / "labels.zarr", **HOW))
     assert pb.load_calibration(places[2]).widening.tolist() == cal.widening.tolist()
-    apply_files(places[2], places[1], tmp_path / "out.zarr", labels=tmp_path / "labels.zarr")
+    apply_files(places[2], places[1], tmp_path / "out.zarr", ApplyOptions(labels=tmp_path / "labels.zarr"))
     found = pb.images.ragged.read_ragged(tmp_path / "out.zarr")["lower"]
     for ours, theirs in zip(found, wanted.lower, strict=True):
         np.testing.assert_array_equal(ours, theirs)

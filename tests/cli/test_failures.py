@@ -205,7 +205,7 @@ def test_an_interrupt_leaves_whole_blocks_only(files, endless, tmp_path, number,
 def test_a_command_that_hangs_after_an_interrupt_is_ended(number, code):
     stuck = """
 import time
-from pixelbounds.cli import entry
+from pixelbounds.cli import command
 
 def hang(**words):
     while True:
@@ -215,8 +215,8 @@ def hang(**words):
         except BaseException:
             pass
 
-entry.GRACE, entry.app = 0.5, hang
-entry.main()
+command.GRACE, command.app = 0.5, hang
+command.main()
 """
     process = subprocess.Popen(
         [sys.executable, "-c", stuck], stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts

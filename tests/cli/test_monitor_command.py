@@ -13,13 +13,13 @@ from trials import WORLDS
 
 import pixelbounds as pb
 from pixelbounds.monitoring.state_file import monitor_bytes
-from pixelbounds.workflows.monitor import check_drift_state, update_state
+from pixelbounds.workflows.monitor import update_state
 
 DAYS, OF_A_DAY = 6, 6
 KILLS = 50 if WORLDS >= 1000 else 3
 WORK = """
 import os, random, signal, sys, time
-from pixelbounds.workflows.monitor import check_drift_state, update_state
+from pixelbounds.workflows.monitor import update_state
 state, folder, days, kills = sys.argv[1:]
 chance = random.Random(0)
 died = 0
@@ -28,7 +28,7 @@ for kill in range(int(kills) + 1):
     if not child:
         for day in range(int(days)):
             update_state(state, f"{folder}/truth{day}.npy", f"{folder}/bands{day}.npz", when=float(day))
-            check_drift_state(state, f"{folder}/bands{day}.npz", when=float(day))
+            update_state(state, None, f"{folder}/bands{day}.npz", when=float(day))
         os._exit(0)
     if kill < int(kills):
         time.sleep(chance.uniform(0.02, 0.3))
@@ -62,7 +62,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_counts_twice(hospi
     for day in range(DAYS):
         first = {"calibration": hospital / "cal.safetensors"} if not day else {}
         update_state(whole, hospital / f"truth{day}.npy", hospital / f"bands{day}.npz", when=float(day), **first)
-        check_drift_state(whole, hospital / f"bands{day}.npz", when=float(day))
+        update_state(whole, None, hospital / f"bands{day}.npz", when=float(day))
     state = tmp_path / "killed.safetensors"
     pb.save_monitor(pb.Monitor(pb.load_calibration(hospital / "cal.safetensors")), state)
     command = [sys.executable, "-c", WORK, str(state), str(hospital), str(DAYS), str(KILLS)]

@@ -12,7 +12,7 @@ from pixelbounds import execution, samplers
 from pixelbounds.images.ragged import write_ragged
 from pixelbounds.workflows.apply import apply_files
 from pixelbounds.workflows.calibrate import calibrate_files
-from pixelbounds.workflows.request import Request, Resources
+from pixelbounds.workflows.request import ApplyOptions, Request, Resources
 
 N = 60
 SMALL = {"memory": "300K", "threads": 1}  # many blocks, one after the other
@@ -84,7 +84,7 @@ def test_intervals_are_about_what_lies_there_now(tmp_path, changed):
     np.save(tmp_path / "features.npy", features)
     drawn(tmp_path, 1)
     words = tmp_path / "cal.safetensors", tmp_path / "samples.zarr", tmp_path / "i.zarr"
-    known = {"features": tmp_path / "features.npy", "resources": Resources(**SMALL)}
+    known = {"options": ApplyOptions(features=tmp_path / "features.npy"), "resources": Resources(**SMALL)}
     with pytest.raises(Stop):
         apply_files(*words, **known | {"resources": Resources(**SMALL, progress=halfway)})
     if changed == "samples":

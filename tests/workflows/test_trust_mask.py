@@ -11,6 +11,7 @@ from pixelbounds.calibration.text import trust_in_words
 from pixelbounds.formats.arrays import Arrays
 from pixelbounds.images.measure import Tolerance
 from pixelbounds.workflows.apply import apply_files
+from pixelbounds.workflows.request import ApplyOptions
 
 HU = pb.Measure.of_window((400, 40))
 LIMIT = 40.0  # HU
@@ -59,7 +60,8 @@ def test_short_and_closed_is_what_the_mask_says(given):
 def test_the_mask_is_the_same_in_every_file(given, tmp_path, name):
     folder, _, mask = given
     like = {"a.nii.gz": folder / "scan.nii.gz", "dicom": folder / "series"}.get(name)
-    done = apply_files(folder / "cal.safetensors", folder / "bands.npz", tmp_path / name, tolerance=LIMIT, like=like)
+    options = ApplyOptions(tolerance=LIMIT, like=like)
+    done = apply_files(folder / "cal.safetensors", folder / "bands.npz", tmp_path / name, options)
     if name == "a.npz":
         found = np.load(tmp_path / name)["trusted"]
     elif name == "a.zarr":

@@ -9,7 +9,7 @@ import typer
 
 from ..calibration.words import number_of
 from ..images.measure import length_in_words
-from ..workflows.request import BandPath, Features, Force, Identifiers, ReadOptions, Resources, TestLabels
+from ..workflows.request import ApplyOptions, BandPath, Force, ReadOptions, Resources
 from .command import Outcome, command, first_of, in_short, skipped_in_words, written
 
 if TYPE_CHECKING:
@@ -25,33 +25,8 @@ def apply_command(
     out: Annotated[Path, typer.Option(help="intervals.zarr, .npz, .nii.gz, or a new folder for DICOM.")],
     read: Annotated[ReadOptions, ("miscoverage", "kind", "key", "window", "raw", "skip_bad", "fill_missing")],
     large: Resources,
-    like: Annotated[
-        Path | None,
-        typer.Option("--like", "--from", help="NIfTI, DICOM or address of a series: the geometry of the intervals."),
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
-    ] = None,
-    trust: Annotated[
-        Path | None, typer.Option(help="What pb.trust saved: also write its mask, of pixels with a promise.")
-    ] = None,
-    parametric: Annotated[
-        bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and masks as SEG.")
-    ] = False,
-    report: Annotated[
-        bool, typer.Option("--report", help="DICOM: also a structured report (SR, TID 1500) of each scan.")
-    ] = False,
-    structures: Annotated[
-        Path | None, typer.Option(help="A label map or SEG of these images, whose structures are reported, too.")
-    ] = None,
-    send: Annotated[
-        str | None, typer.Option(metavar="URL", help="DICOM: also store it in an archive, https://HOST/dicom-web.")
-    ] = None,
-    identifiers: Identifiers = "pseudonym",
+    options: ApplyOptions,
     force: Force = False,
-    features: Features = None,
-    labels: TestLabels = None,
 ) -> Outcome:
     """Write the intervals of new images.
 
@@ -60,11 +35,7 @@ def apply_command(
     from ..workflows.apply import apply_files
 
     with large.reporting("widening") as resources:
-        done = apply_files(
-            calibration, bands, out, like=like, features=features, labels=labels, tolerance=tolerance, trust=trust,
-            parametric=parametric, report=report, structures=structures, send=send, replace=force,
-            identifiers=identifiers, reading=read.reading(), resources=resources,
-        )  # fmt: skip
+        done = apply_files(calibration, bands, out, options, reading=read.reading(), replace=force, resources=resources)
     n, *pixels = done.shape
     rows = {
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
@@ -83,7 +54,7 @@ def apply_command(
         )
     rows |= {"written": written(*done.files), **skipped_in_words(done.skipped)}
     if done.sent is not None:
-        rows["sent"] = f"{done.sent} objects that {send} did not have"
+        rows["sent"] = f"{done.sent} objects that {options.send} did not have"
     names = "shape", "mean_length", "open_share", "skipped", "conformal_p_values", "sent"
     facts = {name: getattr(done, name) for name in names} | {
         "file": str(done.path),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..workflows.request import Identifiers, Resources
+from ..workflows.request import ApplyOptions, Identifiers, Resources
 from .command import ALARM, OK, WRONG_INPUT, Outcome, command, in_short, written
 from .sample import SamplerOptions
 
@@ -47,8 +47,8 @@ def archive_command(
     if not all(word and value for word, value in pairs):
         raise ValueError(f"--match is {' '.join(match)}; give KEYWORD=VALUE, such as Modality=CT")
     look = look_at_archive(
-        calibration, network, archive, work, SampleOptions(**vars(how)), match=dict(pairs), send=send,
-        maps={"tolerance": tolerance, "report": True, "identifiers": identifiers}, resources=large,
+        calibration, network, archive, work, SampleOptions(**vars(how)), match=dict(pairs), resources=large,
+        maps=ApplyOptions(tolerance=tolerance, report=True, identifiers=identifiers, send=send),
     )  # fmt: skip
     rows = {
         "done": f"{len(look.done)} series, {look.sent} objects sent",

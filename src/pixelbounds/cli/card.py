@@ -1,7 +1,9 @@
-"""`pixelbounds card`: the model card of a calibration."""
+"""`pixelbounds card`: the model card of a calibration, as Markdown."""
 
 from __future__ import annotations
 
+import hashlib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -26,10 +28,21 @@ def card_command(
 
     Example: pixelbounds card cal.safetensors --out card.md --intended-use "Denoised abdominal CT, for research."
     """
-    from ..workflows.card import card_file
+    from ..calibration.calibration import load_calibration
+    from ..formats.opener import check_target
+    from ..images.checks import check_line
+    from ..report.model_card import card_markdown
+    from ..storage.files import replace_file
 
-    path, described = card_file(
-        calibration, out, title=title, intended_use=intended_use, notes=note or (), replace=force
-    )
-    facts = {"file": str(path), "files": [str(path)], "guarantee": described.guarantee}
-    return in_short(facts, described.guarantee, {"written": written(path)})
+    target = check_target(out, (".md",), replace=force, inputs=(calibration,))
+    check_line(title, "title")
+    described = load_calibration(calibration)
+    dates = {
+        "file last changed": datetime.fromtimestamp(calibration.stat().st_mtime, UTC).date().isoformat(),
+        "card written": datetime.now(UTC).date().isoformat(),
+        "SHA-256 of the file": hashlib.sha256(calibration.read_bytes()).hexdigest(),
+    }
+    text = card_markdown(described, title, dates=dates, intended_use=intended_use, notes=note or ())
+    replace_file(target, text.encode())
+    facts = {"file": str(target), "files": [str(target)], "guarantee": described.guarantee}
+    return in_short(facts, described.guarantee, {"written": written(target)})

@@ -64,11 +64,11 @@ def drift_command(
 
     Example: pixelbounds monitor drift ct.monitor.safetensors new.zarr
     """
-    from ..workflows.monitor import check_drift_state
+    from ..workflows.monitor import update_state
 
     with large.reporting("comparing") as resources:
-        status = check_drift_state(
-            state, bands, calibration=calibration, false_alarm=false_alarm, new=new, reading=read.reading(),
+        status = update_state(
+            state, None, bands, calibration=calibration, false_alarm=false_alarm, new=new, reading=read.reading(),
             resources=resources,
         )  # fmt: skip
     return _outcome(status, state)

@@ -104,7 +104,7 @@ def _seen_now(see: InputHash, skip_bad: bool, singly: bool, start: int, stop: in
 
 def gather(
     execution: Execution, make: Maker, reads: Sequence[Any], n: int, pixels: Any, *, skip_bad: bool = False
-) -> tuple[Parts, Array]:
+) -> tuple[dict[str, Any], Array]:
     """The same into memory: the arrays and marks of all images; a list of arrays where these differ in size."""
     singly = _one_by_one(reads)
     if singly:

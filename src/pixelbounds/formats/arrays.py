@@ -47,24 +47,23 @@ ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 SHAPES = "lower and upper of shape (n, *pixels), or samples of shape (n, m, *pixels)"
 SOURCE = "source"  # how a band was made, as JSON, beside its ends
 ABOUT = "about"  # what intervals in an .npz say of themselves, as JSON
-_SPECTRA = "complex64", "complex128"
 _PER_IMAGE = ("names", "units")  # one entry per image, beside the images themselves
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How files are read; None takes what the files say, or the usual."""
+    """How files are read; None takes what the files say, or the usual. `workflows.request.ReadOptions` says more."""
 
-    key: str | None = None  # of the samples in an .npz or .zarr file
+    key: str | None = None
     truth_key: str | None = None
-    kind: str | None = None  # of the band of a run
+    kind: str | None = None
     miscoverage: float | tuple[float, ...] | None = None  # several: candidates, of which `calibrate` chooses one
-    window: Window | None = None  # of NIfTI and DICOM values
-    raw: bool = False  # such values stay as they are
+    window: Window | None = None
+    raw: bool = False
     limits: Limits | None = None
     units: str | None = None
-    skip_bad: bool = False  # leave out images in chunks that are missing or damaged
-    fill_missing: bool = False  # a chunk that is not there holds the fill value
+    skip_bad: bool = False
+    fill_missing: bool = False
 
     def __post_init__(self) -> None:
         if self.raw and self.window is not None:
@@ -237,21 +236,21 @@ def open_arrays(path: Path, key: str | None = None, *, spectra: bool = False) ->
     Complex numbers are refused unless `spectra` are welcome.
     """
     arrays = Arrays(path)
-    name = "" if list(arrays) == [""] else _chosen(arrays, key)
-    pixels = guarded(_supported(arrays[name], path, _SPECTRA if spectra else ()), fill=True)
+    pixels = arrays["" if list(arrays) == [""] else _chosen(arrays, key)]
+    if pixels.ndim < 2 or 0 in pixels.shape:
+        shape = tuple(pixels.shape)
+        raise FormatError(f"{path} holds an array of shape {shape}; images must be (n, *pixels), e.g. (n, h, w)")
+    check_dtype(pixels, path, ("complex64", "complex128") if spectra else ())
     n = int(pixels.shape[0])
-    beside = {part: arrays[part] for part in _PER_IMAGE if part in arrays}
+    beside = {part: arrays[part] for part in _PER_IMAGE if part in arrays} | _kept(about_of(arrays))
     extra = {part: np.asarray(guarded(x, fill=True)[:]) for part, x in beside.items() if x.shape == (n,)}
-    extra |= _kept(about_of(arrays))
-    extra = {part: x for part, x in extra.items() if x.shape == (n,)}
     labels = tuple(str(x) for x in extra.get("names", range(n)))
-    return Images(pixels, labels, extra.get("units"))
+    return Images(guarded(pixels, fill=True), labels, extra.get("units"))
 
 
 def _chosen(arrays: Arrays, key: str | None) -> str:
     """The name of the images among other arrays."""
-    is_zip = arrays.path.suffix == ".npz"
-    names = [name for name in arrays if is_zip or arrays[name].ndim > 1]
+    names = [name for name in arrays if arrays.path.suffix == ".npz" or arrays[name].ndim > 1]
     images = [name for name in names if name not in (*_PER_IMAGE, SOURCE, ABOUT)]
     if key is None and len(images) == 1:
         return images[0]
@@ -259,14 +258,6 @@ def _chosen(arrays: Arrays, key: str | None) -> str:
         instead = f", not {key!r}" if key else ""
         raise FormatError(f"{arrays.path} holds the arrays {', '.join(images)}; name one of them as key{instead}")
     return key
-
-
-def _supported(x: Any, path: Path, more: tuple[str, ...] = ()) -> Any:
-    if x.ndim < 2 or 0 in x.shape:
-        raise FormatError(
-            f"{path} holds an array of shape {tuple(x.shape)}; images must be (n, *pixels), e.g. (n, h, w)"
-        )
-    return check_dtype(x, path, more)
 
 
 def check_dtype(x: Any, path: FilePath, more: tuple[str, ...] = ()) -> Any:

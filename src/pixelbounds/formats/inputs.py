@@ -69,8 +69,9 @@ _IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary 
 # ---------------------------------------------------------------- truth
 
 
-def open_truth(path: FilePath, reading: Reading, limits: Limits = (0.0, 1.0), beside: Bands | None = None) -> Images:
+def open_truth(path: FilePath, reading: Reading, beside: Bands | None = None) -> Images:
     """True images as floats; 8-bit ones span the limits. `beside` bands of a segmentation they are masks."""
+    limits = check_limits(reading.limits or (0.0, 1.0))
     if beside is not None and beside.band is not None and beside.band.source.kind == SEGMENTATION:
         return open_masks(path, beside.images, beside.shape)
     if is_ragged(path):
@@ -267,10 +268,9 @@ def open_pair(truth: FilePath, bands: FilePath, reading: Reading, execution: Exe
     """True images, their bands, and the limits: those of a run, else those asked for, else 0 and 1."""
     made = open_bands(bands, reading, execution=execution)
     reading = reading.as_in(str(bands), made.measure, made.limits)
-    limits = check_limits(reading.limits or (0.0, 1.0))
-    images = open_truth(truth, reading, limits, made)
+    images = open_truth(truth, reading, made)
     check_pair(images, made, reading)
-    return images, made, limits
+    return images, made, check_limits(reading.limits or (0.0, 1.0))
 
 
 def check_pair(images: Images, bands: Bands, reading: Reading) -> None:

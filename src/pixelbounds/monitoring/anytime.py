@@ -178,6 +178,11 @@ class AnytimeCalibration:
         return self._evidence.start
 
     @property
+    def image_hashes(self) -> Array:
+        """Those of all images, the ones that fitted first, (n,)."""
+        return self._evidence.image_hashes
+
+    @property
     def by_unit(self) -> bool:
         """Whether images come in units."""
         return self._evidence.by_unit

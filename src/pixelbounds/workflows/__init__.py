@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "HeldOutFiles": "request", "Request": "request", "Resources": "request", "SampleOptions": "sample",
-    "apply_files": "apply", "calibrate_files": "calibrate", "card_file": "card", "combine_networks": "ensemble",
+    "ApplyOptions": "request", "HeldOutFiles": "request", "Request": "request", "Resources": "request",
+    "SampleOptions": "sample", "apply_files": "apply", "calibrate_files": "calibrate", "combine_networks": "ensemble",
     "evaluate_files": "evaluate", "Inverse": "sample", "report_files": "report", "sample_files": "sample",
     "sample_to": "sample", "train_from": "train",
 }  # fmt: skip

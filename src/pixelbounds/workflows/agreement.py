@@ -10,32 +10,21 @@ import warnings
 from collections.abc import Mapping
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from ..calibration.calibration import Calibration
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands
 from ..formats.maps import measure_of_maps
 from ..formats.scans import Images
-from ..images.checks import Limits, check_limits
+from ..images.checks import check_limits
 from ..images.measure import Measure
 
 SPACING = "pixel spacing"  # by this setting a record knows the size of the pixels, in millimetres
 _ALIKE = 1.1  # pixels whose sizes differ by a larger factor are said
 
 
-class Measured(Protocol):
-    """What is known of the numbers of a calibration (`Calibration`, `AnytimeCalibration`)."""
-
-    @property
-    def limits(self) -> Limits:
-        """Least and greatest possible value."""
-
-    @property
-    def measure(self) -> Measure | None:
-        """What they stand for, where that is known."""
-
-
-def reading_for(calibration: Measured, reading: Reading, bands: Bands | None = None) -> Reading:
+def reading_for(calibration: Calibration, reading: Reading, bands: Bands | None = None) -> Reading:
     """How files are read where a calibration is applied: through its window, within its limits; through the window of
     the run that the bands are of where the calibration has none.
     """
@@ -52,7 +41,7 @@ def reading_by(path: FilePath, about: Mapping[str, Any], reading: Reading) -> Re
     return reading.as_in(str(path), measure, None if limits is None else check_limits(limits))
 
 
-def check_bands(calibration: Measured, path: FilePath, bands: Bands, reading: Reading) -> None:
+def check_bands(calibration: Calibration, path: FilePath, bands: Bands, reading: Reading) -> None:
     """Bands stand for what those of the calibration did, as far as both are known."""
     if bands.images is not None:
         check_images(calibration, path, bands.images, reading)
@@ -66,15 +55,14 @@ def check_bands(calibration: Measured, path: FilePath, bands: Bands, reading: Re
         )
 
 
-def check_images(calibration: Measured, path: FilePath, images: Images, reading: Reading) -> None:
+def check_images(calibration: Calibration, path: FilePath, images: Images, reading: Reading) -> None:
     """Values of NIfTI and DICOM files became numbers as those of the calibration did; nobody guesses how.
 
     Pixels of another size than the calibration's, as far as files know it, are said.
     """
     if images.measure is None or images.geometry is None:
         return
-    record: Any = getattr(calibration, "record", None)
-    (low, high), (least, most) = images.geometry.spacing, (record and record.settings.get(SPACING)) or (0.0, inf)
+    (low, high), (least, most) = images.geometry.spacing, calibration.record.settings.get(SPACING) or (0.0, inf)
     if low < least / _ALIKE or high > most * _ALIKE:
         warnings.warn(
             f"{path} has pixels of {_millimetres(low, high)}, and the calibration images had "

@@ -54,7 +54,8 @@ def start_files(
         arguments.pop("bound")  # an anytime calibration has its own
         measure = images.measure or made.measure
         anytime = AnytimeCalibration(images.pixels, band, limits=limits, measure=measure, **arguments)
-    warn_second_try(target, "an anytime calibration", AnytimeCalibration.load, anytime, anytime.start.failure_prob)
+    what, level = "an anytime calibration", anytime.start.failure_prob
+    warn_second_try(target, what, AnytimeCalibration.load, anytime, lambda x: x.image_hashes, level)
     anytime.save(target)
     return anytime
 
@@ -74,15 +75,14 @@ def add_files(
     with exclusive(_existing(state)):
         anytime = AnytimeCalibration.load(state)
         with running(**vars(resources)) as execution, ExitStack() as stack:
-            arrived = open_arrivals(anytime.start, truth, bands, reading, execution, new)
-            images, band = arrived.images, _whole(arrived.bands, execution, stack)
-            units = None
-            if anytime.by_unit or arrived.reading.units is not None:
-                units = open_units(images, arrived.reading)
+            images, made, reading, given = open_arrivals(anytime.start, truth, bands, reading, execution, new)
+            band, units = _whole(made, execution, stack), None
+            if anytime.by_unit or reading.units is not None:
+                units = open_units(images, reading)
             else:
                 warnings.warn(INDEPENDENT, stacklevel=2)
             try:
-                counted = anytime.add(images.pixels, band, units=units, batch=new.batch, **arrived.given)
+                counted = anytime.add(images.pixels, band, units=units, batch=new.batch, **given)
             except RepeatedBatch as repeated:
                 if repeated.images < len(images):
                     raise

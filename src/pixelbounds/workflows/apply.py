@@ -28,7 +28,7 @@ from ..formats.arrays import FilePath, Reading
 from ..formats.dicom import dicom_files
 from ..formats.dicomweb import store_files
 from ..formats.identifiers import keeps
-from ..formats.inputs import KEPT, Bands, open_bands, open_interval
+from ..formats.inputs import KEPT, Bands, check_pair, open_bands, open_interval, open_truth
 from ..formats.label_maps import label_names, open_label_map
 from ..formats.maps import INTERVAL_SUFFIXES, maps_of, write_interval
 from ..formats.nifti import NIFTI_SUFFIXES
@@ -46,7 +46,7 @@ from ..storage.version import VERSION
 from .agreement import check_bands, check_images, reading_for
 from .calibrate import known_of
 from .mask_rules import MaskRules
-from .request import Resources
+from .request import ApplyOptions, Resources
 
 P_VALUES = "conformal_p_values"  # p-value of each image among those of the calibration
 CLOSED = ("open_share", "closed_length")  # of each image seen through a window
@@ -88,50 +88,31 @@ def apply_files(
     calibration: FilePath,
     bands: FilePath,
     out: FilePath,
+    options: ApplyOptions = ApplyOptions(),  # noqa: B008 - frozen
     *,
     reading: Reading = Reading(),  # noqa: B008 - frozen
-    like: FilePath | None = None,
-    features: FilePath | None = None,
-    labels: FilePath | None = None,
-    tolerance: float | None = None,
-    trust: FilePath | None = None,
-    parametric: bool = False,
-    report: bool = False,
-    structures: FilePath | None = None,
-    send: str | None = None,
-    identifiers: str = "pseudonym",
     replace: bool = False,
     resources: Resources = Resources(),  # noqa: B008 - frozen
 ) -> Applied:
     """Write the intervals of new bands: a zarr store block by block, resuming an interrupted call; .npz,
     NIfTI and DICOM through memory.
-
-    like           a NIfTI file, DICOM folder or address of a series whose geometry the intervals get; by default that
-                   of the bands
-    tolerance      write the mask of pixels whose interval is at most so long, as `trusted`, in the unit of the values
-                   (HU where they were seen through a window; then intervals with an open end are not in the mask)
-    trust          what `pb.trust` saved: its mask is written as `trusted`
-    parametric     in a folder of DICOM also Parametric Maps, and masks as segmentations (SEG)
-    report         beside these a structured report (DICOM SR, TID 1500), also about `structures`: a label map or SEG
-    send           store a folder of DICOM in this archive (DICOMweb) as well
-    identifiers    `keep` what the files say of patients, and their names, or `drop` it; a `pseudonym` keeps patients
-                   apart in an archive of DICOM
     """
-    keeps(identifiers)
-    reads = (calibration, bands, like, features, labels, structures, trust)
-    report = report or structures is not None
-    target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=reads)
-    if (parametric or report or send) and target.suffix:
-        asked = "--report" if report else "--parametric" if parametric else "--send"
+    keeps(options.identifiers)
+    reads = (options.like, options.features, options.labels, options.structures, options.trust)
+    report = options.report or options.structures is not None
+    target = check_target(out, INTERVAL_SUFFIXES, replace=replace, folder=True, inputs=(calibration, bands, *reads))
+    if (options.parametric or report or options.send) and target.suffix:
+        asked = "--report" if report else "--parametric" if options.parametric else "--send"
         raise ValueError(f"{asked} is for a folder of DICOM, but --out is {target}; name a folder, such as maps")
     loaded = load_calibration(calibration)
     with running(**vars(resources)) as execution:
         made = bands_for(loaded, bands, reading, execution)
-        space = _space(target, made, like, loaded, reading)
+        space = _space(target, made, options.like, loaded, reading)
         measure = loaded.measure or made.measure or (None if space is None else space.measure)
-        within = None if tolerance is None else Tolerance(tolerance, measure)
-        masks = MaskRules(is_of_masks(loaded), within, None if trust is None else load_trust(trust))
-        widening = Widening(loaded, made, known_of(features, labels, space), reading.skip_bad, masks, flagged=True)
+        within = None if options.tolerance is None else Tolerance(options.tolerance, measure)
+        masks = MaskRules(is_of_masks(loaded), within, None if options.trust is None else load_trust(options.trust))
+        known = known_of(options.features, options.labels, space)
+        widening = Widening(loaded, made, known, reading.skip_bad, masks, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()
         about = _about(loaded, digest, measure, masks, made.patients)
         if target.suffix == ".zarr":
@@ -147,12 +128,14 @@ def apply_files(
                     f"{bad} images cannot be read, and only a .zarr store can leave some out: end --out so"
                 )
             target = write_interval(
-                target, interval, like=space, identifiers=identifiers, about=about, parametric=parametric,
+                target, interval, like=space, identifiers=options.identifiers, about=about,
                 masks={name: (parts[name], said) for name, said in masks.said.items()},
-                report=_structures(structures, space) if report else None,
+                parametric=options.parametric, report=_structures(options.structures, space) if report else None,
             )  # fmt: skip
     done = _applied(loaded, target, made.shape, lengths, marks, masks, measure, _files(Path(out), target))
-    return done if send is None else dataclasses.replace(done, sent=store_files(send, dicom_files(target)))
+    if options.send is None:
+        return done
+    return dataclasses.replace(done, sent=store_files(options.send, dicom_files(target)))
 
 
 def _structures(path: FilePath | None, space: Images | None) -> dict[str, Any]:
@@ -243,6 +226,18 @@ def bands_for(calibration: Calibration, path: FilePath, reading: Reading, execut
     made = open_bands(path, seen, execution=execution, **usual)
     check_bands(calibration, path, made, reading)
     return made
+
+
+def open_beside(
+    calibration: Calibration, truth: FilePath, bands: FilePath, reading: Reading, execution: Execution
+) -> tuple[Images, Bands, Reading]:
+    """True images and their bands, read as those of a calibration were, and how that is."""
+    made = bands_for(calibration, bands, reading, execution)
+    reading = reading_for(calibration, reading, made)
+    images = open_truth(truth, reading, made)
+    check_images(calibration, truth, images, reading)
+    check_pair(images, made, reading)
+    return images, made, reading
 
 
 # ---------------------------------------------------------------- bands to intervals

@@ -27,7 +27,7 @@ from ..storage.files import exclusive, replace_file, strict_json
 from .agreement import reading_for
 from .apply import apply_files, bands_for
 from .monitor import held_state
-from .request import Resources
+from .request import ApplyOptions, Resources
 from .sample import SampleOptions, sample_files
 
 STATE = "monitor.safetensors"
@@ -54,13 +54,11 @@ def look_at_archive(
     options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
     *,
     match: Mapping[str, str],
-    send: str | None = None,
-    maps: Mapping[str, Any] = {},
+    maps: ApplyOptions = ApplyOptions(),  # noqa: B008 - frozen
     resources: Resources = Resources(),  # noqa: B008 - frozen
 ) -> ArchiveLook:
-    """Do the series that match and had as many instances at the last look, so that they have arrived; `maps` are
-    arguments of `apply_files`.
-    """
+    """Do the series that match and had as many instances at the last look, so that they have arrived."""
+    maps = replace(maps, send=maps.send or archive)
     ledger, under_way = Path(work) / _LEDGER, Path(work) / "series"
     under_way.mkdir(parents=True, exist_ok=True)
     done, waiting, refused, sent = [], [], {}, 0
@@ -74,9 +72,7 @@ def look_at_archive(
                 state = _WAITING
             elif state == _WAITING:
                 try:
-                    sent += _do(
-                        calibration, network, address, count, under_way, options, send or archive, maps, resources
-                    )
+                    sent += _do(calibration, network, address, count, under_way, options, maps, resources)
                     state = _DONE
                     done.append(uid)
                 except OSError:  # of the archive, or of this machine: no fault of the series
@@ -95,7 +91,7 @@ def look_at_archive(
 
 def _do(
     calibration: FilePath, network: str, address: SeriesAddress, count: int, under_way: Path, options: SampleOptions,
-    send: str, maps: Mapping[str, Any], resources: Resources,
+    maps: ApplyOptions, resources: Resources,
 ) -> int:  # fmt: skip
     """Do one series; how many objects were sent."""
     place = under_way / address.series / str(count)
@@ -106,7 +102,7 @@ def _do(
     seen = reading_for(load_calibration(calibration), Reading())
     seed = int.from_bytes(hashlib.sha256(address.series.encode()).digest()[:4])  # draws of each series are its own
     sample_files(network, images, run, replace(options, seed=seed), window=seen.mapping)
-    done = apply_files(calibration, run, out, like=images, send=send, replace=True, resources=resources, **maps)
+    done = apply_files(calibration, run, out, replace(maps, like=images), replace=True, resources=resources)
     patient = needed("pydicom").dcmread(dicom_files(images)[0], stop_before_pixels=True).get("PatientID")
     state = under_way.with_name(STATE)
     with held_state(state, calibration, None) as monitor, running(**vars(resources)) as execution:

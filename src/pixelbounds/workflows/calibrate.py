@@ -114,8 +114,8 @@ def calibrate_files(
     files |= {} if images.geometry is None else {SPACING: list(images.geometry.spacing)}
     record = dataclasses.replace(record, settings={**record.settings, **files}, skipped=len(bad))
     calibration = dataclasses.replace(calibration, record=record)
-    level = calibration.failure_prob
-    warn_second_try(target, "another calibration", load_calibration, calibration, level, "record.image_hashes")
+    hashes, level = attrgetter("record.image_hashes"), calibration.failure_prob
+    warn_second_try(target, "another calibration", load_calibration, calibration, hashes, level)
     calibration.save(target)
     return Calibrated(calibration, lengths, time.monotonic() - begun)
 
@@ -194,7 +194,12 @@ def _candidates(bands: FilePath, reading: Reading, execution: Execution) -> dict
 
 
 def warn_second_try(
-    target: Path, what: str, load: Callable[[Path], Any], made: Any, failure_prob: float, hashes: str = "image_hashes"
+    target: Path,
+    what: str,
+    load: Callable[[Path], Any],
+    made: Any,
+    hashes_of: Callable[[Any], Any],
+    failure_prob: float,
 ) -> None:
     """Warn where another calibration of some of the same images is replaced: the better of two is not valid."""
     if not target.exists():
@@ -203,7 +208,6 @@ def warn_second_try(
         before = load(target)
     except (OSError, ValueError):  # of another kind, of a family of the user, or damaged
         return
-    hashes_of = attrgetter(hashes)
     again = int(is_known_image(hashes_of(made), hashes_of(before)).sum())
     if again and before.to_bytes() != made.to_bytes():
         warnings.warn(f"{target} held {what} of {again} of these images. {second_try(failure_prob)}", stacklevel=2)

@@ -23,15 +23,15 @@ from ..evaluation.structures import Structure, structures_of
 from ..execution.blocks import pick, readable
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading, stated_by
-from ..formats.inputs import Bands, check_pair, open_interval, open_marks, open_truth, open_units
+from ..formats.inputs import Bands, open_interval, open_marks, open_truth, open_units
 from ..formats.label_maps import label_names, open_label_map, open_labels, whole_labels
 from ..formats.scans import Images, check_patients
-from ..images.checks import check_limits, distinct_in_order
+from ..images.checks import distinct_in_order
 from ..images.ends import Interval
 from ..images.measure import Measure
 from ..storage.files import replace_file
-from .agreement import check_images, reading_by, reading_for
-from .apply import Widening, bands_for
+from .agreement import reading_by
+from .apply import Widening, open_beside
 from .calibrate import known_of
 from .promise_words import PromiseRegions, Take
 from .request import HeldOutFiles, Resources
@@ -120,15 +120,14 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
     """
     calibration = None if files.calibration is None else load_calibration(files.calibration)
     about = stated_by(files.intervals) if calibration is None else {}
-    given = reading
-    reading = reading_by(files.intervals, about, given) if calibration is None else reading_for(calibration, given)
-    limits = check_limits(reading.limits or (0.0, 1.0))
+    asked_limits = reading.limits
     with running(**vars(resources)) as execution, ExitStack() as stack:
         bands = None
-        if calibration is not None:
-            bands = bands_for(calibration, files.intervals, given, execution)
-            reading = reading_for(calibration, reading, bands)
-        images = open_truth(files.truth, reading, limits, bands)
+        if calibration is None:
+            reading = reading_by(files.intervals, about, reading)
+            images = open_truth(files.truth, reading)
+        else:
+            images, bands, reading = open_beside(calibration, files.truth, files.intervals, reading, execution)
         by = None if files.groups is None else open_labels(files.groups, images)
         known = known_of(files.features, files.labels, images)
         regions = PromiseRegions.open(files.texts, images, reading)
@@ -141,8 +140,6 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
             good = open_marks(files.intervals, len(images))
             stored, guarantee = StoredGuarantee.from_state(about.get("claim")), about.get("guarantee")
         else:
-            check_images(calibration, files.truth, images, reading)
-            check_pair(images, bands, reading)
             widening = Widening(calibration, bands, known, reading.skip_bad)
             interval, good = stack.enter_context(widening.intervals(execution))
             fresh = bands.known.get("held_out")
@@ -166,7 +163,7 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
             evaluation = evaluate(
                 true, judged, groups=take(by) if by is not None and by.shape == images.pixels.shape else by,
                 samples=take(fresh), units=ids, promises=promises or None, calibration=calibration,
-                limits=about.get("limits") or given.limits,
+                limits=about.get("limits") or asked_limits,
             )  # fmt: skip
         except CalibrationImages as error:
             numbers = np.flatnonzero(good)[list(error.images)].tolist()

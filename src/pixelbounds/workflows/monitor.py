@@ -7,26 +7,22 @@ any moment it has counted all of its images or none. Run again it counts nothing
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..calibration.calibration import Calibration, load_calibration
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
-from ..formats.inputs import Bands, check_pair, open_truth, open_units
+from ..formats.inputs import Bands, open_units
 from ..formats.scans import Images
-from ..images.checks import check_limits
-from ..images.library import Array
 from ..monitoring import Monitor, Status, load_monitor, save_monitor
 from ..monitoring.arrivals import RepeatedBatch
 from ..storage.files import exclusive
-from .agreement import check_images, reading_for
-from .apply import bands_for
+from .apply import bands_for, open_beside
 from .calibrate import known_of
 from .promise_words import named_regions
 from .request import ArrivalOptions, Resources
@@ -62,7 +58,7 @@ def held_state(state: FilePath, calibration: FilePath | None, false_alarm: float
 
 def update_state(
     state: FilePath,
-    truth: FilePath,
+    truth: FilePath | None,
     bands: FilePath,
     *,
     calibration: FilePath | None = None,
@@ -72,72 +68,37 @@ def update_state(
     when: float | None = None,
     resources: Resources = Resources(),  # noqa: B008 - frozen
 ) -> Status:
-    """Count images whose truth is known now; `when` is the time in seconds since 1970, by default now."""
+    """Count images whose truth is known now, or without `truth` compare their bands with those of the calibration.
+
+    `when` is the time in seconds since 1970, by default now. The status says where the command was run again and all
+    images were counted before.
+    """
     with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources)) as run:
-        arrived = open_arrivals(monitor.calibration, truth, bands, reading, run, new)
-        band, _ = arrived.bands.whole(run, None)
-        units = open_units(arrived.images, arrived.reading) if monitor.calibration.record.units else None
-        update = partial(monitor.update, arrived.images.pixels, band, units=units, **arrived.given)
-        return _status_of(monitor, len(band), update, when, new.batch)
-
-
-class Arrivals(NamedTuple):
-    """True images and bands in files, how they are read, and what else is given with them."""
-
-    images: Images
-    bands: Bands
-    reading: Reading
-    given: dict[str, Any]
+        images: Images | None
+        if truth is None:
+            made = bands_for(monitor.calibration, bands, reading, run)
+            images, given = made.images, known_of(new.features, new.labels, made.images)
+            if images is None and reading.units is not None:  # a file of names says whose the bands are
+                images = Images(np.empty((len(made), 0)), ("",) * len(made))
+        else:
+            images, made, reading, given = open_arrivals(monitor.calibration, truth, bands, reading, run, new)
+            given = {"truth": images.pixels, **given}
+        band, _ = made.whole(run, None)
+        units = open_units(images, reading) if monitor.calibration.record.units and images is not None else None
+        count = monitor.check_drift if truth is None else monitor.update
+        when = time.time() if when is None else when
+        try:
+            return count(band=band, units=units, when=when, batch=new.batch, **given)
+        except RepeatedBatch as repeated:
+            if repeated.images < len(band):
+                raise
+            return monitor.status(repeated=len(band))
 
 
 def open_arrivals(
     calibration: Calibration, truth: FilePath, bands: FilePath, reading: Reading, run: Execution, new: ArrivalOptions
-) -> Arrivals:
-    """Open images with their truth as those of a calibration were."""
-    made = bands_for(calibration, bands, reading, run)
-    reading = reading_for(calibration, reading, made)
-    images = open_truth(truth, reading, check_limits(reading.limits or (0.0, 1.0)), made)
-    check_images(calibration, truth, images, reading)
-    check_pair(images, made, reading)
+) -> tuple[Images, Bands, Reading, dict[str, Any]]:
+    """True images and bands in files, how they are read, and what else is given with them."""
+    images, made, reading = open_beside(calibration, truth, bands, reading, run)
     within = named_regions(new.regions or (), images, reading)
-    given = {"within": within, **known_of(new.features, new.labels, images)}
-    return Arrivals(images, made, reading, given)
-
-
-def check_drift_state(
-    state: FilePath,
-    bands: FilePath,
-    *,
-    calibration: FilePath | None = None,
-    false_alarm: float | None = None,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    new: ArrivalOptions = ArrivalOptions(),  # noqa: B008 - frozen
-    when: float | None = None,
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> Status:
-    """Check bands of images without truth for drift."""
-    with held_state(state, calibration, false_alarm) as monitor, running(**vars(resources)) as run:
-        made = bands_for(monitor.calibration, bands, reading, run)
-        band, _ = made.whole(run, None)
-        units = _units_of(made, reading, len(band)) if monitor.calibration.record.units else None
-        check = partial(monitor.check_drift, band, units=units, **known_of(new.features, new.labels, made.images))
-        return _status_of(monitor, len(band), check, when, new.batch)
-
-
-def _status_of(
-    monitor: Monitor, images: int, count: Callable[..., Status], when: float | None, batch: str | None
-) -> Status:
-    """The status once so many images are counted; it says where the command was run again and all were before."""
-    try:
-        return count(when=time.time() if when is None else when, batch=batch)
-    except RepeatedBatch as repeated:
-        if repeated.images < images:
-            raise
-        return monitor.status(repeated=images)
-
-
-def _units_of(made: Any, reading: Reading, n: int) -> Array | None:
-    """The unit of each image of bands: of a file of names, or what the images' own files say."""
-    if made.images is not None:
-        return open_units(made.images, reading)
-    return None if reading.units is None else open_units(Images(np.empty((n, 0)), ("",) * n), reading)
+    return images, made, reading, {"within": within, **known_of(new.features, new.labels, images)}

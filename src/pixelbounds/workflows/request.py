@@ -165,6 +165,38 @@ class ArrivalOptions:
     ] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ApplyOptions:
+    """What is known of new images beside their bands, and what is written beside their intervals."""
+
+    like: Annotated[
+        Path | None,
+        typer.Option("--like", "--from", help="NIfTI, DICOM or address of a series: the geometry of the intervals."),
+    ] = None
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
+    ] = None
+    trust: Annotated[
+        Path | None, typer.Option(help="What pb.trust saved: also write its mask, of pixels with a promise.")
+    ] = None
+    parametric: Annotated[
+        bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and masks as SEG.")
+    ] = False
+    report: Annotated[
+        bool, typer.Option("--report", help="DICOM: also a structured report (SR, TID 1500) of each scan.")
+    ] = False
+    structures: Annotated[
+        Path | None, typer.Option(help="A label map or SEG of these images, whose structures are reported, too.")
+    ] = None
+    send: Annotated[
+        str | None, typer.Option(metavar="URL", help="DICOM: also store it in an archive, https://HOST/dicom-web.")
+    ] = None
+    identifiers: Identifiers = "pseudonym"
+    features: Features = None
+    labels: TestLabels = None
+
+
 @dataclass(frozen=True)
 class HeldOutFiles:
     """Files of images that judge, and what is asked of them; promises are those that were certified, in order."""

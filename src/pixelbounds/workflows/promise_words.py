@@ -35,7 +35,6 @@ from ..formats.scans import Images
 from ..images.library import Array, differ_in_size, library_of
 from ..images.regions import body, dilate, edges, region_as_read
 from ..storage.toml import TomlSection, explained, read_toml
-from .request import paths_of
 
 _BUILT_IN = ("body", "edges", "organ", "background")  # regions of the truth; the last two of a true mask
 _TOP = 0.05  # of the edges, by default
@@ -85,6 +84,11 @@ class RegionText(TomlSection):
         file, numbers = labels.groups() if labels else (self.within, "")
         whole = tuple(int(x) for x in numbers.split("+") if x)
         return Region("file", Path(file).expanduser(), whole, dilated=self.dilated)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the region, where it has one."""
+        return None if self.region is None else self.region.path
 
     @property
     def called(self) -> str | None:
@@ -187,8 +191,7 @@ def _read(model: Any, label: str, start: dict[str, str], pairs: Sequence[str], e
 
 def _beside(promise: PromiseText, folder: Path) -> PromiseText:
     """The promise of a TOML file, whose region may be a file in the folder."""
-    region = promise.region
-    if region is None or region.path is None or promise.within is None:
+    if promise.path is None or promise.within is None:
         return promise
     return promise.model_copy(update={"within": str(folder / Path(promise.within).expanduser())})
 
@@ -209,7 +212,8 @@ class PromiseRegions:
     @classmethod
     def open(cls, texts: Sequence[PromiseText], images: Images, reading: Reading) -> PromiseRegions:
         """Open every map once; each has the shape of the true images."""
-        return cls(tuple(texts), {path: open_label_map(path, images, reading) for path in paths_of(texts)})
+        paths = dict.fromkeys(one.path for one in texts if one.path is not None)
+        return cls(tuple(texts), {path: open_label_map(path, images, reading) for path in paths})
 
     @property
     def stores(self) -> list[Any]:

@@ -5,7 +5,7 @@ The command line reads its options off these classes: a field is declared, expla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -98,12 +98,6 @@ def _texts_of(promises: list[str] | None) -> tuple[PromiseText, ...]:
     return promise_texts(promises)
 
 
-def paths_of(texts: Sequence[PromiseText]) -> list[Path]:
-    """The files that promises name, each once."""
-    regions = (one.region for one in texts)
-    return list(dict.fromkeys(x.path for x in regions if x is not None and x.path is not None))
-
-
 @dataclass(frozen=True)
 class Request:
     """Promises, method and units of a calibration on files; names are those of `pixelbounds.calibrate`."""
@@ -150,7 +144,7 @@ class Request:
     @property
     def files(self) -> tuple[Path | str | None, ...]:
         """The files that it names."""
-        return (self.groups, self.features, self.labels, *paths_of(self.texts))
+        return (self.groups, self.features, self.labels, *(one.path for one in self.texts))
 
 
 @dataclass(frozen=True)
@@ -228,7 +222,7 @@ class HeldOutFiles:
     def reads(self) -> tuple[Path | None, ...]:
         """The files that are read."""
         files = self.truth, self.intervals, self.calibration, self.groups, self.features, self.labels, self.structures
-        return (*files, *paths_of(self.texts))
+        return (*files, *(one.path for one in self.texts))
 
     def check_table(self, *, replace: bool) -> Path | None:
         """Where the table of structures goes, before any work is done; None where none is asked for."""

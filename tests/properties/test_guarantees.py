@@ -371,7 +371,7 @@ def test_sizes_of_certifying_images_steer_nothing(of):
         if of == "images":
             truth, units = [rng.random((k, k)) for k in sides], None
         else:
-            units = np.arange(200).repeat(sides)
+            units = np.arange(1000, 1200).repeat(sides)  # names in the order of their numbers
             truth = rng.random((len(units), 6, 6))
         band = pb.Band([x - 0.1 for x in truth], [x + 0.1 for x in truth])
         data = pb.CalibrationData(truth, band, units, limits=None)

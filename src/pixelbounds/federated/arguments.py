@@ -104,9 +104,6 @@ CHECKS: dict[str, Callable[[Any, Mapping[str, Any], Family], Any]] = {  # by nam
 }
 
 
-# ---------------------------------------------------------------- as JSON and arrays
-
-
 def encode(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Numbers, arrays, groupings and paths as JSON and arrays; what is an array is None in JSON."""
     text, tables = dict(given), dict[str, Array]()

@@ -118,8 +118,6 @@ class AnytimeCalibration:
         if not fits:
             self._count(data, risks, hashes, None)
 
-    # ------------------------------------------------------------ images arrive
-
     def add(
         self, truth: Any, band: Band, *, within: Mapping[str, Any] | None = None, features: Any = None,
         labels: Any = None, units: Any = None, batch: str | None = None,
@@ -170,17 +168,10 @@ class AnytimeCalibration:
         self._evidence = evidence.checked(arrivals)
         return len(arrivals.images)
 
-    # ------------------------------------------------------------ results
-
     @property
     def start(self) -> Calibration:
         """What is promised and on what kind of images, before anything is certified."""
         return self._evidence.start
-
-    @property
-    def image_hashes(self) -> Array:
-        """Those of all images, the ones that fitted first, (n,)."""
-        return self._evidence.image_hashes
 
     @property
     def by_unit(self) -> bool:
@@ -219,8 +210,6 @@ class AnytimeCalibration:
         return (
             f"AnytimeCalibration, {self.images} images: nothing certified yet; at least {self.min_images} must certify"
         )
-
-    # ------------------------------------------------------------ files
 
     def to_bytes(self) -> bytes:
         """The content of the state's file: the same images, in the same calls, give the same bytes."""

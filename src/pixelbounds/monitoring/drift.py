@@ -166,9 +166,6 @@ def update_drift(
     return now
 
 
-# ---------------------------------------------------------------- one image
-
-
 def statistics_of(
     calibration: Calibration, band: Band, *, features: Any = None, labels: Any = None, threads: bool = True
 ) -> Array:

@@ -94,8 +94,6 @@ class Monitor:
         half = self.false_alarm / 2
         return (half, half) if self.drift else (self.false_alarm, 0.0)
 
-    # ------------------------------------------------------------ with truth
-
     def update(
         self, truth: Any, band: Band, *, units: Any = None, within: Any = None, features: Any = None,
         labels: Any = None, when: float = 0.0, batch: str | None = None,
@@ -149,8 +147,6 @@ class Monitor:
             )
         return counted.arrivals(units, batch, *images, runner=current_runner())
 
-    # ------------------------------------------------------------ without truth
-
     def check_drift(
         self, band: Band, *, units: Any = None, features: Any = None, labels: Any = None, when: float = 0.0,
         batch: str | None = None,
@@ -172,8 +168,6 @@ class Monitor:
             self.without_truth = self.without_truth.add(arrivals, MAX_UNITS)
             self._record(when)
         return self.status(arrivals.repeated, arrivals.late)
-
-    # ------------------------------------------------------------ reports
 
     def _row(self, when: float) -> Array:
         """The state now: time, images with truth, images without; then the columns that follow are read by."""

@@ -81,9 +81,6 @@ def update_promises(
     return tuple(now), reached
 
 
-# ---------------------------------------------------------------- images to rounds
-
-
 def regions_by_name(promises: Sequence[CertifiedPromise], within: Any, or_none: str = "") -> Mapping[str, Any]:
     """The region of each promise that has one, by its name; `or_none` says what None stands for."""
     given = {} if within is None else within

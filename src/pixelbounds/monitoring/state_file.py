@@ -103,9 +103,6 @@ def _restored(state: Any, tensors: Arrays, place: str) -> Any:
     return x if isinstance(state, np.ndarray) else x.item()
 
 
-# ---------------------------------------------------------------- monitors
-
-
 def monitor_bytes(monitor: Monitor) -> bytes:
     """The content of a monitor's file; equal monitors give equal bytes."""
     text = {"format": _FORMAT, "kind": MONITOR, "false_alarm": monitor.false_alarm}
@@ -139,9 +136,6 @@ def monitor_from_bytes(
         monitor = Monitor(_calibration(tensors, name, family), text["false_alarm"], loss=loss)
         vars(monitor).update(_restored(_counted(monitor), tensors, "monitor"))
     return monitor
-
-
-# ---------------------------------------------------------------- anytime calibrations
 
 
 def anytime_bytes(evidence: Evidence) -> bytes:

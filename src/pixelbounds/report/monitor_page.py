@@ -78,9 +78,6 @@ def _statistic_charts(monitor: Monitor) -> list[Markup]:
     return charts
 
 
-# ---------------------------------------------------------------- charts
-
-
 def _draw_evidence(axes: Axes, at: Array, log_e_value: Array, threshold: float, name: str) -> None:
     axes.axhline(threshold, color=RED, dashes=(3.5, 2), linewidth=0.9)
     axes.plot(at, log_e_value / np.log(10), color=BLUE)

@@ -145,9 +145,6 @@ def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], win
     }  # fmt: skip
 
 
-# ---------------------------------------------------------------- files beside the page
-
-
 def folder_beside(page: Path) -> Path:
     """Where the files of a page lie; Windows moves a folder of this name together with the page.
 

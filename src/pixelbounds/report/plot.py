@@ -148,9 +148,6 @@ def strata(evaluation: Evaluation, by: str = "length", *, axes: Axes | None = No
     return place
 
 
-# ---------------------------------------------------------------- one picture of many
-
-
 def _image_of(images: Any, image: int, name: str) -> Array:
     """One image of several, in NumPy."""
     x = as_array(images, name)

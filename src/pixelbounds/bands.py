@@ -24,7 +24,6 @@ from .images.checks import (
     check_count,
     check_line,
     check_number,
-    check_open_unit,
     check_same_shape,
     numbered,
 )
@@ -32,7 +31,7 @@ from .images.ends import Band
 from .images.foreign import axes_of
 from .images.functional import Functional, functional_values
 from .images.library import Array, as_array, differ_in_size, in_threads, library_of, like, to_numpy
-from .images.source import NAMELESS_VALUES, Source
+from .images.source import NAMELESS_VALUES, Source, exact_share
 from .kernels.selection import tails
 
 FLOOR = 0.01  # least deviation of a band that widens about its mean
@@ -41,22 +40,13 @@ _LONG_TAIL = 48  # beyond this rank a selection is cheaper than carrying the tai
 _BLOCK_BYTES = 2**26  # samples read at a time from zarr, or converted at a time
 
 
-def _exact(level: float | Fraction, name: str) -> Fraction:
-    """The level as the rational number that its decimal digits say: 0.1 is 1/10."""
-    if isinstance(level, Fraction):
-        if not 0 < level < 1:
-            raise ValueError(f"{name} is {level}; it must lie strictly between 0 and 1, for example 0.1")
-        return level
-    return Fraction(repr(check_open_unit(level, name)))
-
-
 def least_samples(miscoverage: float | Fraction) -> int:
     """Fewest samples per image that can give coverage 1 - miscoverage.
 
     >>> least_samples(0.1), least_samples(0.05)
     (19, 39)
     """
-    return ceil(2 / _exact(miscoverage, "miscoverage")) - 1
+    return ceil(2 / exact_share(miscoverage, "miscoverage")) - 1
 
 
 def calibrated_ranks(m: int, miscoverage: float | Fraction) -> tuple[int, int]:
@@ -65,7 +55,7 @@ def calibrated_ranks(m: int, miscoverage: float | Fraction) -> tuple[int, int]:
     >>> calibrated_ranks(128, 0.1)
     (6, 123)
     """
-    m, a = check_count(m, "m"), _exact(miscoverage, "miscoverage")
+    m, a = check_count(m, "m"), exact_share(miscoverage, "miscoverage")
     low, high = floor((m + 1) * a / 2), ceil((m + 1) * (1 - a / 2))
     if low < 1 or high > m:
         raise NoGuarantee(
@@ -81,7 +71,7 @@ def quantile_source(kind: str, samples: int, miscoverage: float | Fraction) -> S
     >>> quantile_source("calibrated", 19, 0.1)
     calibrated quantiles, samples 19, miscoverage 1/10
     """
-    return Source(f"{kind} quantiles", samples=samples, miscoverage=_exact(miscoverage, "miscoverage"))
+    return Source(f"{kind} quantiles", samples=samples, miscoverage=exact_share(miscoverage, "miscoverage"))
 
 
 # ---------------------------------------------------------------- reductions over the sample axis
@@ -91,7 +81,6 @@ _NOT_FINITE = "samples of {image} hold NaN or infinite values; drop the image or
 
 
 def _checked(samples: Any, axis: int) -> tuple[Any, int]:
-    """Samples as an array, and the axis that counts them."""
     samples = as_array(samples, "samples")
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -samples.ndim <= axis < samples.ndim:
         raise ValueError(
@@ -222,7 +211,7 @@ def calibrated_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: i
     >>> calibrated_quantiles(samples, 0.1)
     Band of 2 images of shape (4, 4), float64, calibrated quantiles, samples 19, miscoverage 1/10
     """
-    a = _exact(miscoverage, "miscoverage")
+    a = exact_share(miscoverage, "miscoverage")
     named = axes_of(samples)
     samples, axis = _checked(samples, axis)
     rank, _ = calibrated_ranks(samples.shape[axis], a)  # by symmetry the upper rank is m + 1 - rank
@@ -268,7 +257,7 @@ def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 
     >>> float(band.lower[0, 0]), float(band.upper[0, 0])
     (1.0, 3.0)
     """
-    a = _exact(miscoverage, "miscoverage")
+    a = exact_share(miscoverage, "miscoverage")
 
     samples, axis = _checked(samples, axis)
     position = (samples.shape[axis] - 1) * a / 2
@@ -286,7 +275,6 @@ def naive_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: int = 
 
 
 def _moments(samples: Any, axis: int) -> tuple[Any, Any, int]:
-    """Mean and deviation of the samples, and their number."""
     samples, axis = _checked(samples, axis)
     if samples.shape[axis] < 2:
         raise ValueError("one sample per image has no deviation; draw at least 2")

@@ -174,7 +174,14 @@ GOOD = {
 RESULTS = {"Calibration", "CertifiedPoint", "Evaluation", "NoGuarantee", "TrustMask"}  # made by functions, or raised
 THROUGH_CALIBRATE = {"CalibrationData", "Frontier", "KRCPS", "Method", "RCPS", "Target", "Units"}
 STAGES = {"Path", "certify", "fixed_sequence_test", "loss_table", "split", "split_at"}  # trust the stages before them
-INNER = {"bounds.for_zero_one", "bounds.rejects", "bounds.rejects_mean"}
+INNER = {
+    "bounds.binomial_tail",
+    "losses.loss_table",
+    "losses.tabulated",
+    "bounds.for_zero_one",
+    "bounds.rejects",
+    "bounds.rejects_mean",
+}
 
 
 def _function(case):

@@ -111,7 +111,6 @@ def calibrate(
 
 
 def _by_name(band: Any) -> dict[str, Any]:
-    """Candidates for the band by their names; a single one has none."""
     if not isinstance(band, Mapping):
         return {"": band}
     if not 1 <= len(band) <= _MOST_BANDS:

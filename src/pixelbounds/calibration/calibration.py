@@ -301,7 +301,6 @@ class Calibration:
 
 
 def _check_array(name: str, x: Array, dtype: Any, shape: tuple[int, ...]) -> None:
-    """A finite array of a dtype and shape."""
     if not isinstance(x, np.ndarray) or x.dtype != dtype or x.shape != shape or not np.isfinite(x).all():
         what = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
         raise ValueError(f"{name} is {what}; it must be finite {np.dtype(dtype)} {shape}")

@@ -180,7 +180,6 @@ class _TableLosses:
         return np.asarray(self.held[1][point - at * self._step])
 
     def means(self) -> Array:
-        """Mean loss at every point, (T,)."""
         return np.concatenate([self._read(at).mean(axis=1) for at in range(-(-self.points // self._step))])
 
     def _read(self, at: int) -> Array:
@@ -271,7 +270,6 @@ class _ImageLosses:
 
 
 def _image_losses(risk: RiskTarget, data: CalibrationData, path: Path) -> Column:
-    """Losses of all images, (n,), at a point."""
     if not data.at_hand:
         raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
     labels: dict[int, Array] = {}  # groups of all ends of each block, kept as far as memory allows

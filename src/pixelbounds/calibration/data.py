@@ -287,7 +287,6 @@ def true_images(truth: Any, limits: Limits, axes: Axes | None = None, **beside: 
 
 
 def _check_family(data: CalibrationData, images: Array) -> None:
-    """A user's own family is tried on the data; ours are known to be nested."""
     if data.family.name in FAMILIES:
         if FAMILIES[data.family.name] is not data.family:
             raise ValueError(f"your family is called {data.family.name!r}, a name that is taken; give it another")

@@ -184,7 +184,6 @@ def tabulated(data: CalibrationData, statistic: Statistic, **given: Any) -> tupl
 
 
 def _blank(shape: tuple[int, int], dtype: Any, runner: Runner) -> Array:
-    """An array in memory, or in a file where it is large."""
     size = shape[0] * shape[1] * dtype.itemsize
     if size <= runner.table_bytes:
         return np.empty(shape, dtype)

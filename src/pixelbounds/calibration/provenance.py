@@ -34,7 +34,7 @@ from ..images.library import Array, Runner, over_images, rows_of
 from ..kernels.entry_scores import LOWER, UPPER
 from ..kernels.values import fingerprint
 from .block import Block, Grouping
-from .data import HERE, ROWS, CalibrationData, statistic
+from .data import HERE, ROWS, CalibrationData, check_fitting, statistic
 from .families import Family, additive
 
 STATISTICS = ("width", "length", "level", "limits", "groups")
@@ -79,7 +79,6 @@ def _words_of(image: Array) -> Array:
 
 
 def _kind_of(images: Array, dtype: Any = None) -> bytes:
-    """What a digest says of images beside their values."""
     return f"{images.dtype if dtype is None else dtype} {images.shape[1:]}".encode()
 
 
@@ -119,10 +118,11 @@ def on_images(grouping: G, images: Array) -> G:
 
 
 def remembered(fit: Callable[..., G]) -> Callable[..., G]:
-    """A function that fits groups on some images of pairs, made to remember those images."""
+    """A function that fits groups on some images of pairs, which are checked first, made to remember those images."""
 
     @wraps(fit)
     def fitted(pairs: CalibrationData, images: Array, *more: Any, **settings: Any) -> G:
+        check_fitting(pairs, images)
         grouping = fit(pairs, images, *more, **settings)
         if not pairs.at_hand:  # images that stay elsewhere are not known here
             return grouping
@@ -264,7 +264,6 @@ def some_of(first: int, last: int) -> Array:
 
 @lru_cache(maxsize=64)
 def _pixels_of(size: int) -> Array:
-    """The pixels at which an image of so many is looked at."""
     if size <= _PIXELS:
         return np.arange(size)
     return np.sort(np.random.default_rng(size).choice(size, _PIXELS, replace=False))

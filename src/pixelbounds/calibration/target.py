@@ -130,7 +130,6 @@ class UnitLosses:
 
     @cached_property
     def _image_of(self) -> Array:
-        """The image of each unit, where every image is its own."""
         return np.argsort(self.unit_of)[self.order]
 
     @cached_property

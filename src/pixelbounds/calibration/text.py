@@ -164,7 +164,6 @@ def _facts(calibration: Any) -> dict[str, Any]:
 
 
 def _opening(calibration: Any, several: bool) -> str:
-    """With which probability, over the draw of what."""
     record = calibration.record
     independent = independent_in_words(record)
     n = f"{record.certifying} {independent}"
@@ -181,7 +180,6 @@ def _opening(calibration: Any, several: bool) -> str:
 
 
 def _promise(promise: Any, record: Any) -> PromiseWords:
-    """A certified promise (`promises.CertifiedPromise`) in words."""
     noun = record.unit_name if record.units else "image"
     is_loss = promise.kind == "loss"
     return PromiseWords(
@@ -225,7 +223,6 @@ def _clause(promise: Any, record: Any) -> str:
 
 
 def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
-    """How much an image and a unit count for, and how many certified."""
     terms = []
     if promise.cap < 1:
         cap = cap_in_words(promise.cap)
@@ -245,7 +242,6 @@ def _terms(promise: Any, record: Any, noun: str, by_unit: bool) -> str:
 
 
 def _conditions(calibration: Any) -> str:
-    """On which conditions."""
     record, source, measure = calibration.record, calibration.record.source, calibration.measure
     independent = independent_in_words(record)
     units = f" and {independent}" if record.units else ""
@@ -275,7 +271,6 @@ def _conditions(calibration: Any) -> str:
 
 
 def _whence(record: Any, units: str) -> str:
-    """From which source future images come."""
     shift = record.settings.get(SHIFT)
     if shift is None:
         return f"the same source as the calibration images{units}"

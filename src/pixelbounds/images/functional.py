@@ -7,6 +7,7 @@ gives a number or a vector. Images are read a block at a time; the function sees
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,25 +63,17 @@ def functional_values(
 def _one_by_one(images: Any, n: int, sample_axis: int | None) -> Iterator[Any]:
     """Every image, or the samples (m, *pixels) of every image; of those in files a block is read at a time."""
     if differ_in_size(images):
-        yield from (_samples_first(to_numpy(images[i]), sample_axis) for i in range(n))
+        yield from (np.moveaxis(to_numpy(images[i]), (sample_axis or 1) - 1, 0) for i in range(n))
         return
     stored = library_of(images) in ("zarr", "dask")
     step = max(1, _READ_AT_ONCE * n // size_of(images)) if stored else n
     for start in range(0, n, step):
-        rows = slice(start, min(n, start + step))
-        block = images[:, rows] if sample_axis == 0 else images[rows]
+        block: Any = images[:, start : start + step] if sample_axis == 0 else images[start : start + step]
         block = to_numpy(block) if stored else block
-        for i in range(rows.stop - start):
-            yield block[:, i] if sample_axis == 0 else _samples_first(block[i], sample_axis)
-
-
-def _samples_first(image: Any, sample_axis: int | None) -> Any:
-    """One image, or its samples (m, *pixels)."""
-    if sample_axis is None or sample_axis == 1:
-        return image
-    if library_of(image) == "torch":
-        return image.movedim(sample_axis - 1, 0)
-    return np.moveaxis(image, sample_axis - 1, 0)
+        if sample_axis is not None:
+            move = block.movedim if library_of(block) == "torch" else partial(np.moveaxis, block)
+            block = move(sample_axis, 1)
+        yield from block
 
 
 def _vector(value: Any, image: int) -> Array:

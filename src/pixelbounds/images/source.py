@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from .checks import VALIDITY_DOC, check_count, check_line, check_number
+from .checks import VALIDITY_DOC, check_count, check_line, check_number, check_open_unit
 
 UNKNOWN = "unknown"
 NAMELESS_VALUES = "values, "  # how the kind begins where values are those of a function without a name
-_SHARE = re.compile(r"\d{1,60}/\d{1,60}|\d{0,18}\.?\d{1,40}(e-?\d{1,3})?")
+_SHARE = re.compile(r"\d{1,60}/0{0,20}[1-9]\d{0,40}|\d{0,18}\.?\d{1,40}(e-?\d{1,3})?")
 _NAMES = {"sigma_0": "noise level", "network": "network with digest"}
 
 
@@ -48,7 +48,7 @@ class Source:
                 count = check_count(getattr(self, name), f"{name} of a source", most=2**53)
                 object.__setattr__(self, name, count)
         if self.miscoverage is not None:
-            object.__setattr__(self, "miscoverage", _level(self.miscoverage))
+            object.__setattr__(self, "miscoverage", exact_share(self.miscoverage, "miscoverage of a source", text=True))
         if self.sigma_0 is not None:
             object.__setattr__(self, "sigma_0", check_number(self.sigma_0, "sigma_0 of a source"))
             if self.sigma_0 < 0:
@@ -114,15 +114,14 @@ def source_from(value: Any) -> Source:
     return value
 
 
-def _level(value: Any) -> Fraction:
-    """A share strictly between 0 and 1, exactly as its digits say it; text such as 1e999999999 would never end."""
-    text = value if isinstance(value, str) else repr(value)
-    try:
-        if not isinstance(value, Fraction) and not _SHARE.fullmatch(text):
-            raise ValueError(text)
-        level = value if isinstance(value, Fraction) else Fraction(text)
-    except (ValueError, ZeroDivisionError) as error:
-        raise ValueError(f"miscoverage of a source is {text[:80]!r}; it must be a fraction, such as 1/10") from error
-    if not 0 < level < 1:
-        raise ValueError(f"miscoverage of a source is {value!r}; it must lie strictly between 0 and 1")
-    return level
+def exact_share(value: Any, name: str, *, text: bool = False) -> Fraction:
+    """A share strictly between 0 and 1, as the rational number that its digits say: 0.1 is 1/10."""
+    if text and isinstance(value, str):
+        if not _SHARE.fullmatch(value):  # as text it may be long: 1e999999999 would never end
+            raise ValueError(f"{name} is {value[:80]!r}; it must be a fraction, such as 1/10")
+        value = Fraction(value)
+    if not isinstance(value, Fraction):
+        return Fraction(repr(check_open_unit(value, name)))
+    if not 0 < value < 1:
+        raise ValueError(f"{name} is {value}; it must lie strictly between 0 and 1, for example 0.1")
+    return value

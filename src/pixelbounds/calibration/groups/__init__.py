@@ -21,17 +21,6 @@ from .learned import LearnedGroups, fit_learned_groups
 from .positions import Partition, by_loss, by_otsu, partition
 
 __all__ = [
-    "BandGroups",
-    "Grouping",
-    "LabelledGroups",
-    "LearnedGroups",
-    "Partition",
-    "Single",
-    "by_loss",
-    "by_otsu",
-    "fit_band_groups",
-    "fit_labelled_groups",
-    "fit_learned_groups",
-    "load_grouping",
-    "partition",
-]
+    "BandGroups", "Grouping", "LabelledGroups", "LearnedGroups", "Partition", "Single", "by_loss", "by_otsu",
+    "fit_band_groups", "fit_labelled_groups", "fit_learned_groups", "load_grouping", "partition",
+]  # fmt: skip

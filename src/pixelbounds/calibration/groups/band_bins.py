@@ -17,17 +17,10 @@ from ...images.checks import check_count
 from ...images.library import Array
 from ...kernels.bins import band_cells, band_labels
 from ..block import Block, Grouping, State
-from ..data import CalibrationData, check_fitting, statistic
+from ..data import CalibrationData, statistic
 from ..families import Family
 from ..provenance import remembered
-from .contract import (
-    ascending,
-    real_numbers,
-    refuse,
-    whole_numbers,
-    without_gaps,
-    yes_or_no,
-)
+from .contract import ascending, real_numbers, refuse, whole_numbers, without_gaps, yes_or_no
 
 FEATURES = ("width", "room", "level")
 _MOST = 2**16  # combinations
@@ -137,7 +130,6 @@ def fit_band_groups(
     pairs: CalibrationData, images: Array, *, width: int = 12, room: int = 8, level: int = 1, side: bool = True
 ) -> BandGroups:
     """Bins of width, room and level (1: leave it out), for each side apart or not, cut on the fitting images."""
-    check_fitting(pairs, images)
     if not isinstance(side, bool):
         raise TypeError(f"side is {side!r}; it must be True or False")
     wanted = [check_count(b, n, most=_CELLS) for n, b in {"width": width, "room": room, "level": level}.items()]
@@ -153,7 +145,6 @@ def fit_band_groups(
 
 
 def _per_cell(spans: Array) -> Array:
-    """Cells per unit of each feature; 0 for a feature without limits."""
     width = spans[:, 1] - spans[:, 0]
     return np.where(width > 0, _CELLS / np.where(width > 0, width, 1.0), 0.0)
 

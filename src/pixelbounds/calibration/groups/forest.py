@@ -148,7 +148,6 @@ class Forest:
         pair = (self.left < 0) & (self.right < 0) & (number > 0)
 
         def side(child: Array) -> tuple[Array, list[Array]]:
-            """What a child is, and its row or feature, code and leaves."""
             at = np.where(child < 0, 0, self.root[tree] + child)  # among all splits
             kind = np.where(child < 0, LEAF, np.where(pair[at], PAIR, ROW))
             leaves = [np.where(child < 0, ~child, ~self.left[at]), ~self.right[at]]

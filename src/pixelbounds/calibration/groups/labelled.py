@@ -22,7 +22,7 @@ import numpy as np
 from ...images.checks import check_count
 from ...images.library import Array
 from ..block import Block, Grouping, State
-from ..data import CalibrationData, check_fitting
+from ..data import CalibrationData
 from ..provenance import remembered
 from .contract import ascending, packed, refuse, stored, unpacked, whole_numbers, without_gaps
 
@@ -74,7 +74,6 @@ class LabelledGroups(Grouping):
             )
 
     def _rows(self, label: Array) -> Array:
-        """Row of the table of each label."""
         row = np.searchsorted(self.values, label)
         row[self.values[np.minimum(row, len(self.values) - 1)] != label] = len(self.values)
         return row
@@ -118,9 +117,7 @@ class LabelledGroups(Grouping):
         return grouping
 
 
-def _flat(block: Block) -> Array:
-    if block.labels is None:
-        raise ValueError(NO_LABELS)
+def _flat(block: Any) -> Array:
     return np.asarray(block.labels.reshape(-1), np.int64)
 
 
@@ -132,7 +129,6 @@ def fit_labelled_groups(
     pairs: CalibrationData, images: Array, inner: Grouping, *, runs: int = 8, least: int = 1024
 ) -> LabelledGroups:
     """Cut the inner groups of each label and side into at most so many runs, of at least so many ends each."""
-    check_fitting(pairs, images)
     check_count(runs, "runs", most=2**12)
     check_count(least, "least")
     if not isinstance(inner, Grouping) or isinstance(inner, LabelledGroups):
@@ -172,7 +168,6 @@ def _tally(block: Block, inner: Grouping) -> tuple[Array, Array, Array]:
 
 
 def _counted(parts: Iterable[tuple[Array, Array, Array]], groups: int) -> tuple[Array, Array, Array]:
-    """The same of several blocks."""
     held = list(parts)
     values = np.unique(np.concatenate([part[0] for part in held]))
     ends = np.zeros((len(values), 2, groups), np.int64)

@@ -24,7 +24,7 @@ from ...kernels.entry_scores import LOWER, UPPER
 from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
 from ...kernels.trees import predict_all
 from ..block import Block, Grouping, State, all_entries
-from ..data import CalibrationData, check_fitting
+from ..data import CalibrationData
 from ..families import Family
 from ..provenance import remembered
 from .contract import ascending, real_numbers, refuse, whole_number
@@ -183,7 +183,6 @@ class LearnedGroups(Grouping):
         return np.concatenate([self._of_sides(x, *feature_maps(x), x.flat_ends())[1] for x in parts], axis=1)
 
     def _of_ends(self, block: Block, entry: Array, side: Array) -> tuple[Array, Array]:
-        """Prediction and label of some ends: (e,) each."""
         maps, alike = feature_maps(block)
         value, label = np.empty(len(entry)), np.empty(len(entry), np.int32)
         for one in (LOWER, UPPER):
@@ -266,7 +265,6 @@ def fit_learned_groups(
     trees: int = 50,
 ) -> LearnedGroups:
     """Fit the model on pixels of the fitting images, and cut predictions and rooms into bins that hold equally many."""
-    check_fitting(pairs, images)
     check_count(bins_per_side, "k", most=2**15)
     check_count(room, "room", most=2**10)
     check_count(trees, "trees", most=10_000)

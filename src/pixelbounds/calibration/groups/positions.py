@@ -15,7 +15,7 @@ from ...images.checks import check_choice, check_count
 from ...images.foreign import as_plain_array
 from ...images.library import Array, library_of, to_numpy
 from ..block import Block, Grouping, State
-from ..data import NO_GRID, CalibrationData, check_fitting
+from ..data import NO_GRID, CalibrationData
 from ..provenance import remembered
 from .contract import whole_numbers, without_gaps
 
@@ -65,7 +65,6 @@ class Partition(Grouping):
 def loss_map(pairs: CalibrationData, images: Array, loss: str = "l01") -> Array:
     """Mean loss of each pixel over some images, outside the band or squared distance to its middle: (*pixels)."""
     check_choice(loss, ("l01", "squared"), "loss of the groups")
-    check_fitting(pairs, images)
     if not pairs.pixels:
         raise ValueError(f"these groups are maps of pixels, {NO_GRID}")
 
@@ -118,7 +117,6 @@ def otsu_thresholds(values: Array, k: int, cells: int = _CELLS) -> Array:
 
 
 def _renumbered(labels: Array) -> Partition:
-    """Labels as 0..K-1 without gaps."""
     return Partition(np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype(np.int32))
 
 

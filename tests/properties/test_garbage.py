@@ -98,7 +98,7 @@ GOOD = {
     },
     "evaluate": {
         "truth": SMALL[0], "interval": INTERVAL, "samples": SMALL[0][:, None], "sample_axis": 1,
-        "groups": np.zeros((20, 3, 3), int), "units": np.arange(20), "unit_name": "scan", "calibration": None,
+        "groups": np.zeros((20, 3, 3), int), "units": np.arange(20), "calibration": None,
         "limits": None, "confidence_level": 0.95, "seed": 0,
     },
     "load_calibration": {"path": "nowhere.safetensors", "family": None},

@@ -10,6 +10,7 @@ import zarr
 
 import pixelbounds as pb
 from pixelbounds.evaluation import held_out
+from pixelbounds.evaluation import strata as passes
 from pixelbounds.evaluation.evaluation import Evaluation
 from pixelbounds.evaluation.held_out import evaluate
 from pixelbounds.images.regions import edge_strength
@@ -129,7 +130,7 @@ def test_chunked_equals_whole_bit_for_bit(rng, monkeypatch, rows):
     truth, interval, more = example(rng)
     whole = text(evaluate(truth, interval, **more))
     monkeypatch.setattr(held_out, "block_of", lambda size, n: rows)
-    monkeypatch.setattr(held_out, "_ENTRIES", 300 * rows)
+    monkeypatch.setattr(passes, "_ENTRIES", 300 * rows)
     assert text(evaluate(truth, interval, **more)) == whole
 
 

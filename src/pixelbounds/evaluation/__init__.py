@@ -8,7 +8,6 @@ evaluation.py   what a user keeps: Evaluation, its strata, the coverage of fresh
 guarantee_check.py    `judge`: an Evaluation against what a calibration claims
 """
 
-from ..images.regions import edge_strength
 from .evaluation import Evaluation, SampleCoverage, SeenPromise, Strata
 from .guarantee_check import GuaranteeCheck, judge
 from .held_out import evaluate
@@ -19,7 +18,6 @@ __all__ = [
     "SampleCoverage",
     "SeenPromise",
     "Strata",
-    "edge_strength",
     "evaluate",
     "judge",
 ]

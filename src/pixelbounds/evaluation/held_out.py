@@ -8,7 +8,7 @@ size. Where images differ in size, pixels are weighed so that every image counts
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from math import inf, nan, prod
 from typing import Any
@@ -21,35 +21,14 @@ from ..calibration.promises import Promise
 from ..calibration.provenance import refuse_calibrated
 from ..calibration.target import Units
 from ..calibration.words import plural
-from ..images.checks import (
-    check_count,
-    check_generator,
-    check_limits,
-    check_open_unit,
-    check_units,
-    check_values,
-    distinct_in_order,
-)
+from ..images.checks import check_generator, check_limits, check_open_unit, check_units, distinct_in_order
 from ..images.ends import Interval
-from ..images.foreign import as_plain_array
-from ..images.library import (
-    Array,
-    as_array,
-    block_of,
-    current_runner,
-    differ_in_size,
-    library_of,
-    over_images,
-    rows_of,
-    sizes_of,
-    to_numpy,
-)
+from ..images.library import Array, block_of, current_runner, differ_in_size, library_of, over_images, rows_of, sizes_of
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .kept_promises import promises_seen
-from .strata import Cuts, Rows, cuts_of, median_length, merge_surveys, survey_rows, tally
+from .strata import Cuts, Rows, cuts_of, inside_counter, label_reader, median_length, merge_surveys, survey_rows, tally
 from .unit_means import EvaluationUnits
 
-_ENTRIES = 2**23  # sample pixels read at a time
 _FEW = 0.1  # of the mean number of a stratum's pixels: a unit with fewer says nothing of it
 
 
@@ -107,8 +86,8 @@ def evaluate(
     name = _unit_name(units, calibration)
     if differ_in_size(truth) and not (groups is None and samples is None):
         raise ValueError("groups and samples are for images of one size, and these differ: leave them out")
-    read_labels = _label_reader(groups, (n, *pixels))
-    read_samples, m = _sample_reader(samples, sample_axis, (n, *pixels))
+    read_labels = label_reader(groups, (n, *pixels))
+    count_inside, m = inside_counter(samples, sample_axis, (n, *pixels))
 
     def ends(start: int, stop: int) -> tuple[Array, Array]:
         return rows_of(interval.lower, start, stop), rows_of(interval.upper, start, stop)
@@ -121,18 +100,16 @@ def evaluate(
     names, unit_of = distinct_in_order(check_units(how.ids, n).astype(str))
     apart = None if calibration is None else refuse_calibrated(truth, calibration, runner, unit_of)
     reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
-    cuts = cuts_of(
-        reduce(merge_surveys, over_images(lambda a, b: survey_rows(read(a, b), scale), truth, runner, reads))
-    )
-    sums = []
-    endings = np.zeros((), np.int64)
+    surveys = over_images(lambda a, b: survey_rows(read(a, b), scale), truth, runner, reads)
+    cuts = cuts_of(reduce(merge_surveys, surveys))
+    sums, endings = [], np.zeros((), np.int64)
     for part, ending in over_images(lambda a, b: tally(read(a, b), cuts), truth, runner, reads):
         sums.append(part)
         endings = endings + ending
     inside = None
     if m:
         drawn, block = [interval.lower, interval.upper, samples], block_of(prod(pixels) * m, n)
-        held = runner.over(lambda a, b: count_inside(a, *ends(a, b), read_samples, m), n, block, drawn)
+        held = runner.over(lambda a, b: count_inside(a, *ends(a, b)), n, block, drawn)
         inside = np.concatenate(list(held))
     rows = np.concatenate(sums)
     sizes = sizes_of(truth)
@@ -154,9 +131,6 @@ def evaluate(
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- what is given
-
-
 def _unit_name(units: Any, calibration: Calibration | None) -> str | None:
     """What a unit is called; None where each image is one."""
     certified = calibration.record.unit_name if calibration is not None and calibration.record.units else None
@@ -170,58 +144,6 @@ def _unit_name(units: Any, calibration: Calibration | None) -> str | None:
     if units is None:
         return None
     return (units.name if isinstance(units, Units) else certified) or "unit"
-
-
-def _label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], Array | None]:
-    """Labels of images start..stop: (1, entries) for pixels, (2, entries) for ends."""
-    if groups is None:
-        return lambda start, stop: None
-    groups = as_plain_array(groups, "groups")
-    groups = groups if library_of(groups) else np.asarray(groups)
-    given = tuple(groups.shape)
-    if "int" not in str(groups.dtype) and "bool" not in str(groups.dtype):
-        raise TypeError(f"groups have dtype {groups.dtype}; labels must be whole numbers: groups.astype(int)")
-    if given not in (shape[1:], shape, (2, *shape)):
-        raise ValueError(f"groups have shape {given}; for these images give {shape[1:]}, {shape} or {(2, *shape)}")
-    if given == shape[1:]:
-        groups = np.broadcast_to(to_numpy(groups), shape)
-    if given == (2, *shape):
-        return lambda start, stop: to_numpy(groups[:, start:stop]).astype(np.int64).reshape(2, -1)
-    return lambda start, stop: to_numpy(groups[start:stop]).astype(np.int64).reshape(1, -1)
-
-
-def _sample_reader(samples: Any, axis: int, shape: tuple[int, ...]) -> tuple[Callable[..., Array], int]:
-    """Samples first..last of images start..stop, (images, samples, *pixels), and how many there are (none: 0)."""
-    if samples is None:
-        return lambda *cut: np.empty(0), 0
-    samples = as_array(samples, "samples")
-    given, axis = tuple(samples.shape), check_count(axis, "sample_axis", least=-samples.ndim)
-    axis = axis + len(given) if axis < 0 else axis
-    if axis >= len(given) or given[:axis] + given[axis + 1 :] != shape:
-        wanted = ", ".join(str(x) for x in (*shape[:axis], "m", *shape[axis:]))
-        raise ValueError(f"samples have shape {given}; with sample_axis={axis} they must have shape ({wanted})")
-
-    def read(start: int, stop: int, first: int, last: int) -> Array:
-        cut = [slice(None)] * len(given)
-        cut[0 if axis else 1], cut[axis] = slice(start, stop), slice(first, last)
-        return np.ascontiguousarray(np.moveaxis(to_numpy(samples[tuple(cut)]), axis, 1))
-
-    return read, int(given[axis])
-
-
-# ---------------------------------------------------------------- sums to what is reported
-
-
-def count_inside(start: int, lower: Array, upper: Array, read_samples: Callable[..., Array], m: int) -> Array:
-    """Pixels of each image that hold 0..m of its m samples: (n, m + 1), which stack."""
-    n, held = len(lower), np.zeros(lower.shape, np.int64)
-    step = max(1, _ENTRIES // held.size)
-    for first in range(0, m, step):
-        samples = read_samples(start, start + n, first, min(m, first + step))
-        check_values("samples", samples, start)
-        held += ((samples >= lower[:, None]) & (samples <= upper[:, None])).sum(axis=1)
-    key = held.reshape(n, -1) + np.arange(n)[:, None] * (m + 1)
-    return np.bincount(key.reshape(-1), minlength=n * (m + 1)).reshape(n, m + 1)
 
 
 def summarise(sums: Array, cuts: Cuts, inside: Array | None, units: EvaluationUnits, **known: Any) -> Evaluation:

@@ -8,13 +8,15 @@ pixels alike.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..images.checks import Limits, check_ordered, check_values
+from ..images.checks import Limits, check_count, check_ordered, check_values
 from ..images.ends import check_range
-from ..images.library import Array
+from ..images.foreign import as_plain_array
+from ..images.library import Array, as_array, library_of, to_numpy
 from ..images.regions import edge_strength
 
 LENGTH_CUTS = (0.2, 0.4, 0.6, 0.8)  # quantiles of the interval length between strata
@@ -23,6 +25,7 @@ _LAST_BITS = 15  # a cell of a histogram is a float32 without its last bits: 256
 _CELLS = 1 << (31 - _LAST_BITS)
 _INFINITY = 0x7F800000  # as bits of float32
 _MOST_GROUPS = 1024
+_ENTRIES = 2**23  # sample pixels read at a time
 
 
 class Rows(NamedTuple):
@@ -33,6 +36,24 @@ class Rows(NamedTuple):
     lower: Array
     upper: Array
     labels: Array | None
+
+
+def label_reader(groups: Any, shape: tuple[int, ...]) -> Callable[[int, int], Array | None]:
+    """Labels of images start..stop: (1, entries) for pixels, (2, entries) for ends."""
+    if groups is None:
+        return lambda start, stop: None
+    groups = as_plain_array(groups, "groups")
+    groups = groups if library_of(groups) else np.asarray(groups)
+    given = tuple(groups.shape)
+    if "int" not in str(groups.dtype) and "bool" not in str(groups.dtype):
+        raise TypeError(f"groups have dtype {groups.dtype}; labels must be whole numbers: groups.astype(int)")
+    if given not in (shape[1:], shape, (2, *shape)):
+        raise ValueError(f"groups have shape {given}; for these images give {shape[1:]}, {shape} or {(2, *shape)}")
+    if given == shape[1:]:
+        groups = np.broadcast_to(to_numpy(groups), shape)
+    if given == (2, *shape):
+        return lambda start, stop: to_numpy(groups[:, start:stop]).astype(np.int64).reshape(2, -1)
+    return lambda start, stop: to_numpy(groups[start:stop]).astype(np.int64).reshape(1, -1)
 
 
 def _bits_of(rows: Rows) -> list[Array]:
@@ -143,3 +164,33 @@ def tally(rows: Rows, cuts: Cuts) -> tuple[Array, Array]:
 def median_length(cuts: Cuts, endings: Array) -> float:
     """Median interval length of all pixels, from how often each ending of a float32 occurs in its cell: (endings,)."""
     return _value_of((cuts.middle << _LAST_BITS) + _rank(endings, cuts.rank)).item()
+
+
+def inside_counter(samples: Any, axis: int, shape: tuple[int, ...]) -> tuple[Callable[..., Array], int]:
+    """How pixels of each image that hold 0..m of its m samples are counted, and m, 0 where there are none.
+
+    (start, lower, upper) -> (images, m + 1), which stack.
+    """
+    if samples is None:
+        return lambda *block: np.empty(0), 0
+    samples = as_array(samples, "samples")
+    given, axis = tuple(samples.shape), check_count(axis, "sample_axis", least=-samples.ndim)
+    axis = axis + len(given) if axis < 0 else axis
+    if axis >= len(given) or given[:axis] + given[axis + 1 :] != shape:
+        wanted = ", ".join(str(x) for x in (*shape[:axis], "m", *shape[axis:]))
+        raise ValueError(f"samples have shape {given}; with sample_axis={axis} they must have shape ({wanted})")
+    m = int(given[axis])
+
+    def count(start: int, lower: Array, upper: Array) -> Array:
+        n, held = len(lower), np.zeros(lower.shape, np.int64)
+        step = max(1, _ENTRIES // held.size)
+        for first in range(0, m, step):
+            cut = [slice(None)] * len(given)
+            cut[0 if axis else 1], cut[axis] = slice(start, start + n), slice(first, min(m, first + step))
+            drawn = np.ascontiguousarray(np.moveaxis(to_numpy(samples[tuple(cut)]), axis, 1))
+            check_values("samples", drawn, start)
+            held += ((drawn >= lower[:, None]) & (drawn <= upper[:, None])).sum(axis=1)
+        key = held.reshape(n, -1) + np.arange(n)[:, None] * (m + 1)
+        return np.bincount(key.reshape(-1), minlength=n * (m + 1)).reshape(n, m + 1)
+
+    return count, m

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import zlib
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import floor, isfinite, log10
 from typing import Any
@@ -185,6 +185,24 @@ def _layer(x: Array, decimals: int, stride: int = 1) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- small pictures
+
+
+def small_pictures(example: Example, limits: Limits, scales: Mapping[str, float], *, windowed: bool) -> dict[str, Any]:
+    """Name and small pictures of an example, in the order in which they are read."""
+    window = window_of(example, limits)
+    length = closed_length(example, windowed=windowed)
+    shown = [
+        (name, map_png(x, scales[name]) if name in scales else gray_png(x, window))
+        for name, x in {**pictures_of(example, limits), "length": length}.items()
+    ]
+    wrong = missed(example)
+    h, w = example.pixels[-2:]
+    return {
+        "name": example.name, "shown": shown, "file": None, "height": round(128 * h / w),
+        "above": None if wrong is None else float(np.mean(wrong == 2)),
+        "below": None if wrong is None else float(np.mean(wrong == 1)),
+        "length": float(example.length.mean(dtype=np.float64)), "open": float(np.isinf(length).mean()),
+    }  # fmt: skip
 
 
 def window_of(example: Example, limits: Limits) -> Limits:

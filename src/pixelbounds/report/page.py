@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from ..calibration.bounds import BOUNDS
 from ..calibration.calibration import Calibration
 from ..calibration.masks import is_of_masks
-from ..calibration.text import description_of
+from ..calibration.text import ANYTIME, description_of
 from ..evaluation.evaluation import Evaluation, Strata, entries_of
 from ..evaluation.guarantee_check import judge
 from .cells import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
@@ -66,6 +67,7 @@ def write_report(
         title=title, cal=calibration, words=description_of(calibration), ev=evaluation, notes=notes, lengths=lengths,
         one=record.unit_name if record.units else "image", entries=entries_of(record.pixels), judged=check,
         promises=promises, level_of_all=level, path_chart=path_chart,
+        your_bound=calibration.bound not in (*BOUNDS, ANYTIME),
         tables=[] if evaluation is None else _tables(evaluation, level, lengths),
         charts=[] if evaluation is None else _charts(evaluation, level),
         worst=[] if evaluation is None else _worst(evaluation, examples),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -22,18 +22,7 @@ import numpy as np
 from ..images.checks import Limits
 from ..storage.files import replace_file
 from .example import Example
-from .pack import (
-    add_samples,
-    bytes_of,
-    closed_length,
-    gray_png,
-    map_png,
-    missed,
-    pictures_of,
-    viewer_data,
-    widening_of,
-    window_of,
-)
+from .pack import add_samples, bytes_of, closed_length, small_pictures, viewer_data, widening_of
 
 MOST_BYTES = 7_700_000  # of pictures and data inside a page, above which fewer samples are kept
 MOST_INSIDE = 16_000_000  # of the same without samples, above which they lie beside the page
@@ -82,7 +71,7 @@ def show_examples(page: Path, examples: Sequence[Example], limits: Limits, *, wi
     widenings = [x for x in (widening_of(example, limits) for example in examples) if x is not None]
     if widenings:
         scales["widening"] = _scale(widenings)
-    pictures = [_pictures(example, limits, scales, windowed) for example in examples]
+    pictures = [small_pictures(example, limits, scales, windowed=windowed) for example in examples]
     drawn = sum(len(uri) for picture in pictures for _, uri in picture["shown"])
     inside: list[dict[str, Any]] = []
     size = drawn
@@ -125,24 +114,6 @@ def _scale(maps: Sequence[Any]) -> float:
     if not len(values):
         return 1.0
     return float(np.quantile(values, _FULL)) or float(values.max()) or 1.0
-
-
-def _pictures(example: Example, limits: Limits, scales: Mapping[str, float], windowed: bool) -> dict[str, Any]:
-    """Name and small pictures of an example, in the order in which they are read."""
-    window = window_of(example, limits)
-    length = closed_length(example, windowed=windowed)
-    shown = [
-        (name, map_png(x, scales[name]) if name in scales else gray_png(x, window))
-        for name, x in {**pictures_of(example, limits), "length": length}.items()
-    ]
-    wrong = missed(example)
-    h, w = example.pixels[-2:]
-    return {
-        "name": example.name, "shown": shown, "file": None, "height": round(128 * h / w),
-        "above": None if wrong is None else float(np.mean(wrong == 2)),
-        "below": None if wrong is None else float(np.mean(wrong == 1)),
-        "length": float(example.length.mean(dtype=np.float64)), "open": float(np.isinf(length).mean()),
-    }  # fmt: skip
 
 
 def folder_beside(page: Path) -> Path:

@@ -54,9 +54,6 @@ def evaluate_command(
     return evaluated(result, files=files)
 
 
-# ---------------------------------------------------------------- words and numbers
-
-
 def evaluated(
     result: Evaluated, rows: Mapping[str, str] | None = None, files: Sequence[Path] = (), **facts: Any
 ) -> Outcome:

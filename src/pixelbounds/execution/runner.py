@@ -190,18 +190,11 @@ def _task(packed: bytes, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
         return [function(*job) for job in jobs]
 
 
-# ---------------------------------------------------------------- the front door
-
-
 @contextmanager
 def running(
-    scheduler: Any = None,
-    *,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    scratch: str | os.PathLike[str] | None = None,
-    progress: Progress = silent,
-) -> Iterator[Execution]:
+    scheduler: Any = None, *, memory: int | str | None = None, threads: int | None = None,
+    scratch: str | os.PathLike[str] | None = None, progress: Progress = silent,
+) -> Iterator[Execution]:  # fmt: skip
     """Run all passes over images within the block in threads, or on a cluster.
 
     scheduler      a `distributed.Client`, or the address of a scheduler; None: threads of this process
@@ -288,9 +281,6 @@ def _share(client: Any) -> int | None:
 
 def _version() -> str:
     return VERSION
-
-
-# ---------------------------------------------------------------- how a pass travels to a worker
 
 
 MOST_IN_MEMORY = 2**24  # bytes of an array that may travel with a function

@@ -285,7 +285,7 @@ def parts_at(path: Path, reading: Reading, key: str | None = None) -> dict[str, 
     return sets_at(path, reading, key) if is_ragged(path) else arrays_at(path, reading)
 
 
-def arrays_at(path: Path, reading: Reading = Reading()) -> dict[str, Any]:  # noqa: B008 - frozen
+def arrays_at(path: Path, reading: Reading = Reading()) -> dict[str, Any]:
     """The arrays of a file by name, without marks; a single one has the name ''."""
     if path.suffix not in (".npy", ".npz") and not is_store(path):
         raise ValueError(f"{path} is of no known kind; give an .npy, .npz or .zarr file, or a folder, with {SHAPES}")

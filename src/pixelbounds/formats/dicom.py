@@ -48,14 +48,9 @@ def dicom_files(path: Path, part: str | None = None) -> list[Path]:
 
 
 def read_dicom(
-    path: Path,
-    *,
-    window: Window | str | None,
-    clip: bool = True,
-    size: int | None = None,
-    part: str | None = None,
+    path: Path, *, window: Window | str | None, clip: bool = True, size: int | None = None, part: str | None = None,
     progress: Progress = silent,
-) -> Images:
+) -> Images:  # fmt: skip
     """Slices (n, h, w) of all series at a path; the patient is the unit, or the series where no patient is named."""
     files = dicom_files(path, part)
     series: dict[str, list[tuple[Path, Any]]] = {}

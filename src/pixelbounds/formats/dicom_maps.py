@@ -5,7 +5,7 @@ that is a power of two and a whole intercept, so that both are exact as decimal 
 upper ends up to the next step. Parametric Maps, a file for each part and a frame for each slice, hold single precision
 and say by a real world value mapping what they measure in. A trust mask is a segmentation as well.
 
-Study and place in space are those of the scan; whom it is of is said as `identifiers.py` has it. Each object says what
+Study and place in space are those of the scan; whom it is of is said as `maps.py` has it. Each object says what
 it was made by. Identifiers of objects depend on all that is written: the same input and settings give the same ones.
 """
 

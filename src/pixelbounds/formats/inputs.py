@@ -66,9 +66,6 @@ _CLIPPED = 0.01  # beyond this share of clipped values, the window is asked abou
 _IN_MEMORY = 2**30  # bytes of bands or intervals; more are kept in a temporary store
 
 
-# ---------------------------------------------------------------- truth
-
-
 def open_truth(path: FilePath, reading: Reading, beside: Bands | None = None) -> Images:
     """True images as floats; 8-bit ones span the limits. `beside` bands of a segmentation they are masks."""
     limits = check_limits(reading.limits or (0.0, 1.0))
@@ -104,9 +101,6 @@ def open_units(images: Images, reading: Reading) -> Array | None:
     if units.shape != (len(images),):
         raise ValueError(f"{path} holds {len(units)} units for {len(images)} images; give one per image")
     return units
-
-
-# ---------------------------------------------------------------- bands
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +212,9 @@ def _images(x: Any, start: int, stop: int) -> Array:
 
 
 def open_bands(
-    path: FilePath,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    *,
-    miscoverage: float | Fraction = _MISCOVERAGE,
+    path: FilePath, reading: Reading = Reading(), *, miscoverage: float | Fraction = _MISCOVERAGE,
     execution: Execution | None = None,
-) -> Bands:
+) -> Bands:  # fmt: skip
     """The band that lies at a path; `miscoverage` is that of samples unless `reading` says another."""
     path = existing(path, f"a run of `pixelbounds sample`, or a file or folder with {SHAPES}")
     if isinstance(reading.miscoverage, tuple):
@@ -361,10 +352,7 @@ def folder_parts(path: Path, reading: Reading) -> dict[str, Images]:
     return parts
 
 
-# ---------------------------------------------------------------- intervals
-
-
-def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:  # noqa: B008
+def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:
     """The intervals that `pixelbounds apply` wrote, or anything else with `lower` and `upper`."""
     path = Path(path)
     reading = reading.as_in(str(path), measure_of_maps(path), None)

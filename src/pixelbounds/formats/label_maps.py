@@ -30,7 +30,7 @@ _IN_A_MASK = (0, 1, 255)  # 255 in pictures
 _APART = 0.01  # millimetres by which the places of one voxel may differ between two files
 
 
-def open_label_map(path: FilePath, images: Images, reading: Reading = Reading()) -> Any:  # noqa: B008 - frozen
+def open_label_map(path: FilePath, images: Images, reading: Reading = Reading()) -> Any:
     """The numbers of a map, (n, *pixels) as the images have it, or (n,), one for each image."""
     path = Path(path)
     array, name = _member_of(path)
@@ -151,9 +151,6 @@ def _file_names(images: Images) -> list[str] | None:
     if len(set(files)) < 2 or not all(name.lower().endswith(PICTURE_SUFFIXES) for name in files):
         return None
     return sorted({str(PurePosixPath(name).with_suffix("")) for name in files})
-
-
-# ---------------------------------------------------------------- regions
 
 
 def region_of_map(path: FilePath, values: Any, labels: Sequence[int]) -> Any:

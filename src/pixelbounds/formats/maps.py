@@ -7,10 +7,18 @@ Maps of medical images are in the measure of their file (for CT Hounsfield units
 as its edge, so an end at the edge is open: the value may lie anywhere beyond. Such an end is written as the least or
 greatest value that the scan's file can hold, and a map of its own says which ends are open. Everything is finite, since
 viewers of medical images fail on values that are not.
+
+What the files say of people is left out: names and numbers of patients, their dates, sex and age, physicians,
+institutions, descriptions and other free text, names of files and folders, and what units are called. What stays is
+what a map needs to lie on its scan: geometry, and for DICOM the unique identifiers of study, frame of reference and
+source images, which name nobody but lead back to the source for whoever holds it. Pixels are never changed. A pseudonym
+keeps patients apart in an archive. It is made of the identifiers of the patient's studies among the images (of other
+files, of their values), so it tells no more than these do, and other studies give another one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -23,7 +31,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from ..images.checks import check_same_shape, check_values, distinct_in_order
+from ..images.checks import check_choice, check_same_shape, check_values, distinct_in_order
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of
 from ..images.measure import OPEN_ABOVE, OPEN_BELOW, SLACK, Measure, open_ends
@@ -42,7 +50,6 @@ from .dicom_maps import (
     write_parametric,
 )
 from .dicom_report import write_structured_report
-from .identifiers import keeps, patients_of, scan_key
 from .nifti import NIFTI_SUFFIXES, stem, write_volume, written_measure
 from .scans import Images, Scan, Window
 
@@ -55,20 +62,14 @@ Masks = Mapping[str, tuple[Any, str]]  # by name (trusted, outer, inner): bool (
 
 
 def write_interval(
-    path: FilePath,
-    interval: Interval,
-    *,
-    like: Images | None = None,
-    identifiers: str = "pseudonym",
-    about: Mapping[str, Any] | None = None,
-    masks: Masks | None = None,
-    parametric: bool = False,
+    path: FilePath, interval: Interval, *, like: Images | None = None, identifiers: str = "pseudonym",
+    about: Mapping[str, Any] | None = None, masks: Masks | None = None, parametric: bool = False,
     report: Mapping[str, Any] | None = None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
-    What the images' files say of people is left out, unless `identifiers` are kept, see `identifiers.py`. What the
+    What the images' files say of people is left out, unless `identifiers` are kept. What the
     interval is `about` (plain values by name, such as its guarantee) goes along, and so do `masks`. A folder of DICOM
     has a folder for each scan, and in it one for each part; with `parametric` another of Parametric Maps, and masks as
     segmentations; a `report` of structures, masks (n, h, w) by name, adds a structured report to these. Returns what
@@ -78,9 +79,17 @@ def write_interval(
     who = keeps(identifiers)
     if not isinstance(interval, Interval):
         raise TypeError(f"interval is a {type(interval).__name__}; give what Calibration.apply returns")
+    labels: dict[str, Array] = {}  # names and units of images; without identifiers numbers of the units alone
     if like is not None:
         check_same_shape(interval=interval.lower, like=like.pixels)
-        _check_measure(path, interval, like)
+        if interval.measure is not None and like.measure is not None and not interval.measure.same_as(like.measure):
+            raise ValueError(
+                f"{path} would hold wrong values: the interval is about {interval.measure}, but like was read as "
+                f"{like.measure}; read it as the calibration's images were, window={interval.measure.window}"
+            )
+        labels |= {"names": np.array(like.names)} if who else {}
+        if like.units is not None:
+            labels["units"] = np.asarray(like.units) if who else distinct_in_order(like.units)[1]
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
     parametric = parametric or report is not None
@@ -90,7 +99,7 @@ def write_interval(
         )
     shown = _Shown(interval, about or {}, masks or {}, like, identifiers)
     if path.suffix in (".zarr", ".npz"):
-        return (_write_zarr if path.suffix == ".zarr" else _write_npz)(path, shown, _labels(like, who))
+        return (_write_zarr if path.suffix == ".zarr" else _write_npz)(path, shown, labels)
     nifti = path.name.endswith(NIFTI_SUFFIXES)
     if path.suffix and not nifti and not path.is_dir():
         raise ValueError(
@@ -123,21 +132,31 @@ class _Shown:
         return rows
 
 
-def _check_measure(path: Path, interval: Interval, like: Images) -> None:
-    """An interval between 0 and 1 is not written as values of another window than its numbers came through."""
-    if interval.measure is not None and like.measure is not None and not interval.measure.same_as(like.measure):
-        raise ValueError(
-            f"{path} would hold wrong values: the interval is about {interval.measure}, but like was read as "
-            f"{like.measure}; read it as the calibration's images were, window={interval.measure.window}"
-        )
+def keeps(identifiers: str) -> bool:
+    """Whether identifiers go along: `keep`, or not: `pseudonym` or `drop`."""
+    return check_choice(identifiers, ("pseudonym", "keep", "drop"), "identifiers") == "keep"
 
 
-def _labels(like: Images | None, who: bool) -> dict[str, Array]:
-    """Names and units of images; without identifiers numbers of the units alone."""
-    labels = {"names": np.array(like.names)} if like is not None and who else {}
-    if like is not None and like.units is not None:
-        labels["units"] = np.asarray(like.units) if who else distinct_in_order(like.units)[1]
-    return labels
+def _scan_key(images: Images, scan: Scan) -> str:
+    """What stands for a scan in identifiers: its series, or a digest of its values and place."""
+    if scan.kind == "dicom":
+        return scan.name
+    values = np.ascontiguousarray(images.pixels[scan.start : scan.stop])
+    return hashlib.sha256(values.tobytes() + scan.affine.tobytes()).hexdigest()
+
+
+def _patients_of(images: Images, identifiers: str) -> list[str | None]:
+    """What stands for the patient of each scan: nothing, a pseudonym, or None where identifiers are kept."""
+    scans = () if images.geometry is None else images.geometry.scans
+    if identifiers != "pseudonym":
+        return [None if identifiers == "keep" else ""] * len(scans)
+    units = range(len(images)) if images.units is None else images.units
+    studies: dict[Any, set[str]] = {}
+    for scan in scans:
+        study = scan.header[0].get("StudyInstanceUID") if scan.kind == "dicom" else None
+        studies.setdefault(units[scan.start], set()).add(str(study or _scan_key(images, scan)))
+    texts = (" ".join(sorted(studies[units[scan.start]])) for scan in scans)
+    return [f"PB-{hashlib.sha256(text.encode()).hexdigest()[:12].upper()}" for text in texts]
 
 
 # ---------------------------------------------------------------- what is there already
@@ -175,9 +194,6 @@ def _replace(new: Path, path: Path) -> None:
     with new.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(new, path)
-
-
-# ---------------------------------------------------------------- arrays
 
 
 def _write_zarr(path: Path, shown: _Shown, labels: dict[str, Array]) -> Path:
@@ -255,17 +271,12 @@ def _parts(shown: _Shown, scan: Scan) -> list[Part]:
     window, measure = geometry.window, geometry.measure
     low, high = measured(lower, upper, window, scan.inverted)
     ends = np.zeros(low.shape, np.uint8)
-    least = most = 0.0
+    comments = {"lower": "", "upper": "", "length": ""}
     if window is not None:
         ends = open_ends(1 - upper, 1 - lower) if scan.inverted else open_ends(lower, upper)
         least, most = scan.beyond(window)
         low[(ends & OPEN_BELOW) > 0] = least
         high[(ends & OPEN_ABOVE) > 0] = most
-    low, high = outward(low, high, np.float32)
-    exact = high.astype(np.float64) - low
-    length = outward(exact, exact, np.float32)[1]
-    comments = {"lower": "", "upper": "", "length": "", "open": ""}
-    if window is not None:
         below = f"below {measure.low:g} {measure.unit}".rstrip()
         above = f"above {measure.high:g} {measure.unit}".rstrip()
         stands = "stands for an open end: the value may lie anywhere"
@@ -275,6 +286,9 @@ def _parts(shown: _Shown, scan: Scan) -> list[Part]:
             "length": "of intervals whose ends both lie within the window; where one is open, far longer",
             "open": f"0: both ends within the window; 1: open {below}; 2: open {above}; 3: both, nothing is known",
         }
+    low, high = outward(low, high, np.float32)
+    exact = high.astype(np.float64) - low
+    length = outward(exact, exact, np.float32)[1]
     ends_of_window = None if measure.low is None or measure.high is None else (measure.low, measure.high)
     longest = float(length[ends == 0].max(initial=0)) or 1.0
     parts = [
@@ -322,10 +336,10 @@ def _write_dicom(path: Path, shown: _Shown, parametric: bool, report: Mapping[st
     """A folder for each scan, scan_1 or, with what stands for its patient, scan_1_PATIENT; in it one for each part."""
     like = shown.like
     _check_free(path, "maps")
-    patients = patients_of(like, shown.identifiers)
+    patients = _patients_of(like, shown.identifiers)
     with aside(path) as folder:
         for number, (scan, patient) in enumerate(zip(like.geometry.scans, patients, strict=True), 1):
-            maps = MapsOfScan(scan, _parts(shown, scan), scan_key(like, scan), patient, _provenance(shown.about))
+            maps = MapsOfScan(scan, _parts(shown, scan), _scan_key(like, scan), patient, _provenance(shown.about))
             called = re.sub(r"[^A-Za-z0-9.-]+", "_", str(maps.sources[0].PatientID))
             place = folder / "new" / f"{_SCAN}{number:0{len(str(len(patients)))}}{f'_{called}' * bool(called)}"
             write_captures(place, maps)

@@ -30,7 +30,6 @@ from .scans import (
     Scan,
     Window,
     check_allowed,
-    check_planes,
     first_folders,
     needed,
     slice_name,
@@ -81,18 +80,19 @@ def names_and_units(scans: Sequence[Scan], owners: Sequence[str]) -> tuple[tuple
 
 
 def windowed_slices(
-    path: Path,
-    scans: Sequence[Scan],
-    planes: Iterable[tuple[int, Array]],
-    window: Window | None,
-    clip: bool,
-    size: int | None,
-    progress: Progress,
-) -> tuple[Array, float | None]:
+    path: Path, scans: Sequence[Scan], planes: Iterable[tuple[int, Array]], window: Window | None, clip: bool,
+    size: int | None, progress: Progress,
+) -> tuple[Array, float | None]:  # fmt: skip
     """Slices (n, h, w) of some scans, float32, whose numbers and values come as `planes`: windowed, then cropped; and
     the share of the values that was clipped.
     """
-    check_planes(scans, size)
+    for scan in scans:
+        if size is None and scan.plane != scans[0].plane:
+            here, first = (f"{height} x {width}" for height, width in (scan.plane, scans[0].plane))
+            raise FormatError(
+                f"{scan.name} has slices of {here}, {scans[0].name} of {first}; give a size to bring them to one, or "
+                "read them apart"
+            )
     shape = (scans[-1].stop, *(scans[0].plane if size is None else (size, size)))
     check_allowed(4 * prod(shape), f"the slices of {path} add up")
     inverted = np.repeat([scan.inverted for scan in scans], [scan.stop - scan.start for scan in scans])
@@ -207,9 +207,6 @@ def resized_affine(affine: Array, height: int, width: int, size: int | None) -> 
     steps[1, 3] = top + scale / 2 - 0.5
     steps[2, 3] = left + scale / 2 - 0.5
     return affine @ steps
-
-
-# ---------------------------------------------------------------- back
 
 
 def write_volume(file: Path, part: Part, scan: Scan, about: str, *, who: bool) -> None:

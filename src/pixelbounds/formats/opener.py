@@ -25,17 +25,10 @@ _KINDS = "an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI (.nii,
 
 
 def open_images(
-    path: FilePath,
-    *,
-    key: str | None = None,
-    window: Window | str | None = USUAL,
-    clip: bool = True,
-    size: int | None = None,
-    labels: bool = False,
-    spectra: bool = False,
-    part: str | None = None,
+    path: FilePath, *, key: str | None = None, window: Window | str | None = USUAL, clip: bool = True,
+    size: int | None = None, labels: bool = False, spectra: bool = False, part: str | None = None,
     progress: Progress = silent,
-) -> Images:
+) -> Images:  # fmt: skip
     """Images (n, h, w) or (n, c, h, w) of whatever lies at a path.
 
     `key` names an array inside an .npz or .zarr file. `window` (width, level) maps the values of NIfTI and DICOM files
@@ -77,8 +70,8 @@ def _kind(path: Path) -> str:
     if path.suffix in ARRAY_SUFFIXES or is_store(path):
         return "arrays"
     if path.is_dir():
-        names = [x for x in path.rglob("*") if x.is_file() and not x.name.startswith(".")]
-        kinds = sorted({kind_of_file(x) for x in names} - {""})
+        files = (x for x in path.rglob("*") if x.is_file() and not x.name.startswith("."))
+        kinds = sorted({kind_of_file(x) for x in files} - {""})
         if len(kinds) > 1:
             raise ValueError(f"{path} holds {' and '.join(kinds)}; give a folder that holds one kind")
         if not kinds:
@@ -102,13 +95,9 @@ def kind_of_file(path: Path) -> str:
 
 
 def check_target(
-    path: FilePath,
-    kinds: Sequence[str],
-    *,
-    replace: bool,
-    folder: bool = False,
+    path: FilePath, kinds: Sequence[str], *, replace: bool, folder: bool = False,
     inputs: Sequence[FilePath | None] = (),
-) -> Path:
+) -> Path:  # fmt: skip
     """A name of a known kind (or of a folder), in a folder that is there, which is free or may be replaced.
 
     What is read (`inputs`) is never replaced, by whatever name it is called.
@@ -131,11 +120,8 @@ def check_target(
 
 def check_not_read(target: Path, inputs: Sequence[FilePath | None]) -> None:
     """A target is none of what is read, nor around it, nor a part of it."""
-    place = target.resolve()
-    there = place.exists()
-    for given in inputs:
-        if given is None or not Path(given).exists():
-            continue
+    place, there = target.resolve(), target.exists()
+    for given in (x for x in inputs if x is not None and Path(x).exists()):
         source = Path(given).resolve()
         if place == source or (there and place.samefile(source)):
             raise FileExistsError(f"{target} is {given}, which is read: it would be lost; choose another name")

@@ -28,18 +28,15 @@ def read_pictures(path: Path, *, size: int | None = None, progress: Progress = s
     8-bit pictures stay uint8; 16-bit ones come as float32 in [0, 1]; as `labels` all are numbers as they are stored,
     those of a palette its entries. Each page of a TIFF is an image.
     """
-    unpack = _stored if labels else _pixels
+    how: Any = {"path": path, "size": size, "progress": progress, "unpack": _stored if labels else _pixels}
     if path.suffix.lower() == ".zip":
         with zipfile.ZipFile(path) as archive:
-            names = sorted(
-                x for x in archive.namelist() if x.lower().endswith(PICTURE_SUFFIXES) and "__MACOSX" not in x
-            )
-            return _stacked(names, lambda name: _member(archive, name, path), path, size, progress, unpack)
+            pictures = (x for x in archive.namelist() if x.lower().endswith(PICTURE_SUFFIXES) and "__MACOSX" not in x)
+            return _stacked(sorted(pictures), lambda name: _member(archive, name, path), **how)
     if path.is_file():
-        return _stacked([path.name], lambda name: path, path, size, progress, unpack)
+        return _stacked([path.name], lambda name: path, **how)
     files = (x for x in path.rglob("*") if x.suffix.lower() in PICTURE_SUFFIXES and x.is_file())
-    names = sorted(x.relative_to(path).as_posix() for x in files)
-    return _stacked(names, lambda name: path / name, path, size, progress, unpack)
+    return _stacked(sorted(x.relative_to(path).as_posix() for x in files), lambda name: path / name, **how)
 
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
@@ -52,13 +49,9 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
 
 
 def _stacked(
-    names: list[str],
-    opened: Callable[[str], Any],
-    path: Path,
-    size: int | None,
-    progress: Progress,
+    names: list[str], opened: Callable[[str], Any], path: Path, size: int | None, progress: Progress,
     unpack: Callable[[Any], Array],
-) -> Images:
+) -> Images:  # fmt: skip
     if not names:
         raise FormatError(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES)}); give another folder")
     images: Array | None = None  # grown in place where a TIFF has several pages, so that all are held once
@@ -88,13 +81,9 @@ def _stacked(
 
 
 def pages(
-    source: Any,
-    name: str,
-    size: int | None = None,
-    crop: int | None = None,
-    *,
+    source: Any, name: str, size: int | None = None, crop: int | None = None, *,
     unpack: Callable[[Any], Array] | None = None,
-) -> Iterator[tuple[int | None, Array]]:
+) -> Iterator[tuple[int | None, Array]]:  # fmt: skip
     """Page number (None where there is one) and pixels of a picture, upright, perhaps cropped and resized.
 
     `unpack` makes numbers of an upright picture; by default, grey values or three channels.

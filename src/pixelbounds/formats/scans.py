@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
@@ -138,23 +137,8 @@ def check_patients(what: str, images: Images, patients: str | None, other: str =
         )
 
 
-def check_planes(scans: Sequence[Scan], size: int | None) -> None:
-    """All scans have slices of one size, unless they are brought to one."""
-    for scan in scans:
-        if size is None and scan.plane != scans[0].plane:
-            height, width = scan.plane
-            first_height, first_width = scans[0].plane
-            raise FormatError(
-                f"{scan.name} has slices of {height} x {width}, {scans[0].name} of {first_height} x {first_width}; "
-                "give a size to bring them to one, or read them apart"
-            )
-
-
 class FormatError(ValueError):
     """An error about a file whose message is complete: it names the file and the remedy."""
-
-
-# ---------------------------------------------------------------- how much a file may unpack to
 
 
 def check_allowed(size: int, what: str) -> None:
@@ -181,9 +165,6 @@ def check_declared(x: Any, name: str) -> Any:
         return check_array(x, name, max(_LEAST, current().memory))
     except ValueError as error:
         raise FormatError(str(error)) from error
-
-
-# ---------------------------------------------------------------- libraries, names and units
 
 
 def needed(module: str) -> Any:
@@ -253,10 +234,3 @@ def windowed(values: Array, window: Window | None, inverted: bool = False, *, cl
     x = (np.asarray(values, np.float64) - (level - width / 2)) / width
     x = (np.clip(x, 0, 1) if clip else x).astype(np.float32)
     return 1 - x if inverted else x
-
-
-def cut_units(units: Array, counts: Sequence[int], seed: int) -> list[Array]:
-    """Numbers of the images, ascending, of so many whole units for each part, drawn at random: units (n,)."""
-    shuffled = np.random.default_rng(seed).permutation(np.unique(units))
-    ends = np.cumsum([0, *counts])
-    return [np.flatnonzero(np.isin(units, shuffled[start:stop])) for start, stop in pairwise(ends)]

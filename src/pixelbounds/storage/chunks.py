@@ -158,9 +158,6 @@ def _damaged_message(name: Any, why: str) -> str:
     return f"chunk {name} is damaged ({why}); write it again, or skip its images with --skip-bad"
 
 
-# ---------------------------------------------------------------- chunks of a zarr array
-
-
 def _folder(x: Any) -> Path | None:
     """The folder in which a zarr array keeps its chunks, None where that is no folder."""
     store = x.store._store if isinstance(x.store, GuardedStore) else x.store
@@ -202,9 +199,6 @@ def damaged(x: Any, start: int, stop: int) -> Iterator[tuple[int, int, str]]:
             except Exception as error:  # codecs raise what they like
                 why = f"{type(error).__name__}: {error}".splitlines()[0]
                 yield part[0].start, part[0].stop, _damaged_message(_chunk_name(x, at), why)
-
-
-# ---------------------------------------------------------------- files that are mapped
 
 
 def is_mapped(x: Any) -> bool:

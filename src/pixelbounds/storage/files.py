@@ -107,9 +107,6 @@ def size_in_words(size: float) -> str:
     return f"{size / 1000:.3g} TB"
 
 
-# ---------------------------------------------------------------- what one process holds
-
-
 def lock(path: Path) -> int:
     """Hold a file or folder against other processes until the handle is closed, or the process ends however it ends.
 
@@ -169,9 +166,6 @@ def remove_unheld(part: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
         else:
             part.unlink(missing_ok=True)
-
-
-# ---------------------------------------------------------------- folders
 
 
 def swap_folder(new: Path, path: Path) -> None:

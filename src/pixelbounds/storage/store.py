@@ -175,18 +175,9 @@ def read_marks(marks: Any, start: int, stop: int) -> Array:
 
 @contextmanager
 def resumable(
-    path: Path,
-    arrays: Specs,
-    *,
-    request: Mapping[str, Any],
-    about: Mapping[str, Any] | None = None,
-    rows: int = 1,
-    ends: Sequence[int] = (),
-    pack: bool = True,
-    flat: bool = False,
-    anew: bool = False,
-    replace: bool = False,
-) -> Iterator[Store]:
+    path: Path, arrays: Specs, *, request: Mapping[str, Any], about: Mapping[str, Any] | None = None, rows: int = 1,
+    ends: Sequence[int] = (), pack: bool = True, flat: bool = False, anew: bool = False, replace: bool = False,
+) -> Iterator[Store]:  # fmt: skip
     """The store NAME.part of some arrays, new or as an earlier run of the same `request` left it; its name in the end.
 
     `about` becomes attributes. What another request left is refused, or with `anew` removed. Of a run that fails before
@@ -227,9 +218,6 @@ def reopen(path: Path) -> None:
     """Move a finished store back to NAME.part, where it can be resumed."""
     with exclusive(path):
         os.rename(path, part_of(path))
-
-
-# ---------------------------------------------------------------- what a store says of itself
 
 
 def attributes_of(path: Path) -> dict[str, Any]:
@@ -274,9 +262,6 @@ def _has_finished(part: Path) -> bool:
         return bool(np.asarray(zarr.open_array(part, path=MARKS, mode="r")[:]).any())
     except Exception:  # no store of ours, or a damaged one: whoever put it there may want it
         return True
-
-
-# ---------------------------------------------------------------- making it
 
 
 def part_of(path: Path) -> Path:

@@ -131,9 +131,6 @@ def _place(source: object, text: str, keys: tuple[str | int, ...]) -> str:
     return f"{source}, line {line}" if line else str(source)
 
 
-# ---------------------------------------------------------------- errors of a model
-
-
 def explained(model: Any, error: ValidationError, source: str, text: str = "") -> str:
     """What pydantic found wrong with a source, a line for each error: where, what, and what to give."""
     return "\n".join(_explain(model, source, text, one) for one in error.errors())

@@ -36,15 +36,9 @@ class Arrived:
 
 
 def start_files(
-    state: FilePath,
-    truth: FilePath,
-    bands: FilePath,
-    request: Request,
-    *,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    replace: bool = False,
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> AnytimeCalibration:
+    state: FilePath, truth: FilePath, bands: FilePath, request: Request, *, reading: Reading = Reading(),
+    replace: bool = False, resources: Resources = Resources(),
+) -> AnytimeCalibration:  # fmt: skip
     """Begin an anytime calibration with the images of some files, and write its state."""
     target = check_target(state, _STATE, replace=replace, inputs=(truth, bands, reading.units, *request.files))
     with running(**vars(resources)) as execution, ExitStack() as stack:
@@ -61,15 +55,9 @@ def start_files(
 
 
 def add_files(
-    state: FilePath,
-    truth: FilePath,
-    bands: FilePath,
-    *,
-    out: FilePath | None = None,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    new: ArrivalOptions = ArrivalOptions(),  # noqa: B008 - frozen
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> Arrived:
+    state: FilePath, truth: FilePath, bands: FilePath, *, out: FilePath | None = None, reading: Reading = Reading(),
+    new: ArrivalOptions = ArrivalOptions(), resources: Resources = Resources(),
+) -> Arrived:  # fmt: skip
     """Let the images of some files arrive; `out` is the calibration file, written where one can be certified."""
     target = _target(out, state, truth, bands)
     with exclusive(_existing(state)):

@@ -27,10 +27,9 @@ from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.dicom import dicom_files
 from ..formats.dicomweb import store_files
-from ..formats.identifiers import keeps
 from ..formats.inputs import KEPT, Bands, check_pair, open_bands, open_interval, open_truth
 from ..formats.label_maps import label_names, open_label_map
-from ..formats.maps import INTERVAL_SUFFIXES, maps_of, write_interval
+from ..formats.maps import INTERVAL_SUFFIXES, keeps, maps_of, write_interval
 from ..formats.nifti import NIFTI_SUFFIXES
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images, check_patients
@@ -85,15 +84,9 @@ class Applied:
 
 
 def apply_files(
-    calibration: FilePath,
-    bands: FilePath,
-    out: FilePath,
-    options: ApplyOptions = ApplyOptions(),  # noqa: B008 - frozen
-    *,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    replace: bool = False,
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> Applied:
+    calibration: FilePath, bands: FilePath, out: FilePath, options: ApplyOptions = ApplyOptions(), *,
+    reading: Reading = Reading(), replace: bool = False, resources: Resources = Resources(),
+) -> Applied:  # fmt: skip
     """Write the intervals of new bands: a zarr store block by block, resuming an interrupted call; .npz,
     NIfTI and DICOM through memory.
     """
@@ -238,9 +231,6 @@ def open_beside(
     check_images(calibration, truth, images, reading)
     check_pair(images, made, reading)
     return images, made, reading
-
-
-# ---------------------------------------------------------------- bands to intervals
 
 
 @dataclass(frozen=True, eq=False)

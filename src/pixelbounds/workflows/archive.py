@@ -47,16 +47,9 @@ class ArchiveLook:
 
 
 def look_at_archive(
-    calibration: FilePath,
-    network: str,
-    archive: str,
-    work: FilePath,
-    options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
-    *,
-    match: Mapping[str, str],
-    maps: ApplyOptions = ApplyOptions(),  # noqa: B008 - frozen
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> ArchiveLook:
+    calibration: FilePath, network: str, archive: str, work: FilePath, options: SampleOptions = SampleOptions(), *,
+    match: Mapping[str, str], maps: ApplyOptions = ApplyOptions(), resources: Resources = Resources(),
+) -> ArchiveLook:  # fmt: skip
     """Do the series that match and had as many instances at the last look, so that they have arrived."""
     maps = replace(maps, send=maps.send or archive)
     ledger, under_way = Path(work) / _LEDGER, Path(work) / "series"

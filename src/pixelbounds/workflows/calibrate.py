@@ -59,16 +59,9 @@ class Calibrated(NamedTuple):
 
 
 def calibrate_files(
-    truth: FilePath,
-    bands: FilePath,
-    out: FilePath,
-    request: Request,
-    *,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    bands_out: FilePath | None = None,
-    replace: bool = False,
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> Calibrated:
+    truth: FilePath, bands: FilePath, out: FilePath, request: Request, *, reading: Reading = Reading(),
+    bands_out: FilePath | None = None, replace: bool = False, resources: Resources = Resources(),
+) -> Calibrated:  # fmt: skip
     """Calibrate on files as requested and write the calibration file.
 
     bands_out      a .zarr store for the bands of samples; an interrupted one resumes
@@ -194,13 +187,9 @@ def _candidates(bands: FilePath, reading: Reading, execution: Execution) -> dict
 
 
 def warn_second_try(
-    target: Path,
-    what: str,
-    load: Callable[[Path], Any],
-    made: Any,
-    hashes_of: Callable[[Any], Any],
+    target: Path, what: str, load: Callable[[Path], Any], made: Any, hashes_of: Callable[[Any], Any],
     failure_prob: float,
-) -> None:
+) -> None:  # fmt: skip
     """Warn where another calibration of some of the same images is replaced: the better of two is not valid."""
     if not target.exists():
         return

@@ -81,12 +81,8 @@ class HeldOut:
 
 
 def evaluate_files(
-    files: HeldOutFiles,
-    *,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    replace: bool = False,
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> Evaluated:
+    files: HeldOutFiles, *, reading: Reading = Reading(), replace: bool = False, resources: Resources = Resources(),
+) -> Evaluated:  # fmt: skip
     """Evaluate intervals, or the bands that a calibration turns into intervals, against the truth.
 
     Images that calibrated are refused, where the calibration is given.
@@ -171,9 +167,6 @@ def held_out(files: HeldOutFiles, reading: Reading, resources: Resources, *, nam
         measure = interval.measure or (None if calibration is None else calibration.measure) or images.measure
         result = Evaluated(evaluation, stored, guarantee, tuple(np.flatnonzero(~good).tolist()), measure)
         yield HeldOut(images, interval, bands, calibration, result, regions, (true, judged), promises, take)
-
-
-# ---------------------------------------------------------------- the table of structures
 
 
 COLUMNS = (

@@ -143,8 +143,6 @@ def question_in_words(plan: Message) -> str:
     return QUESTIONS[plan.text["statistic"]].words
 
 
-# ---------------------------------------------------------------- over NVFlare
-
 _IMAGES = "images"  # id of the component by which `engine.SiteExecutor` opens the images of a site
 
 

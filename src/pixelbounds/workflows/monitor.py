@@ -57,17 +57,10 @@ def held_state(state: FilePath, calibration: FilePath | None, false_alarm: float
 
 
 def update_state(
-    state: FilePath,
-    truth: FilePath | None,
-    bands: FilePath,
-    *,
-    calibration: FilePath | None = None,
-    false_alarm: float | None = None,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    new: ArrivalOptions = ArrivalOptions(),  # noqa: B008 - frozen
-    when: float | None = None,
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> Status:
+    state: FilePath, truth: FilePath | None, bands: FilePath, *, calibration: FilePath | None = None,
+    false_alarm: float | None = None, reading: Reading = Reading(), new: ArrivalOptions = ArrivalOptions(),
+    when: float | None = None, resources: Resources = Resources(),
+) -> Status:  # fmt: skip
     """Count images whose truth is known now, or without `truth` compare their bands with those of the calibration.
 
     `when` is the time in seconds since 1970, by default now. The status says where the command was run again and all

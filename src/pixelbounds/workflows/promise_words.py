@@ -196,9 +196,6 @@ def _beside(promise: PromiseText, folder: Path) -> PromiseText:
     return promise.model_copy(update={"within": str(folder / Path(promise.within).expanduser())})
 
 
-# ---------------------------------------------------------------- regions in files
-
-
 Take = Callable[[Any], Any]  # the images that can be read, of an array (n, ...)
 
 

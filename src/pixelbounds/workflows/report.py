@@ -13,7 +13,7 @@ import numpy as np
 from ..calibration.trust import TrustMask, load_trust
 from ..evaluation.evaluation import Evaluation
 from ..formats.arrays import FilePath, Reading
-from ..formats.identifiers import keeps
+from ..formats.maps import keeps
 from ..formats.opener import check_target
 from ..images.checks import check_count
 from ..images.ends import Interval
@@ -25,19 +25,10 @@ from .request import Resources
 
 
 def report_files(
-    files: HeldOutFiles,
-    out: FilePath,
-    *,
-    title: str,
-    figures: FilePath | None = None,
-    trust: FilePath | None = None,
-    examples: int | Sequence[int] = 12,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
-    notes: Sequence[str] = (),
-    identifiers: str = "drop",
-    replace: bool = False,
-    resources: Resources = Resources(),  # noqa: B008 - frozen
-) -> tuple[Evaluated, list[Path]]:
+    files: HeldOutFiles, out: FilePath, *, title: str, figures: FilePath | None = None, trust: FilePath | None = None,
+    examples: int | Sequence[int] = 12, reading: Reading = Reading(), notes: Sequence[str] = (),
+    identifiers: str = "drop", replace: bool = False, resources: Resources = Resources(),
+) -> tuple[Evaluated, list[Path]]:  # fmt: skip
     """Evaluate, and write the page, and figures where a folder for them is given; all their paths.
 
     Images that calibrated are refused.

@@ -32,17 +32,10 @@ class Inverse(NamedTuple):
 
 
 def sample_files(
-    network: str,
-    observations: FilePath,
-    out: FilePath,
-    options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
-    *,
-    window: Window | str | None = USUAL,
-    key: str | None = None,
-    images: Callable[[int], range] | None = None,
-    inverse: Inverse = Inverse(),  # noqa: B008 - frozen
-    **shared: Any,
-) -> Run:
+    network: str, observations: FilePath, out: FilePath, options: SampleOptions = SampleOptions(), *,
+    window: Window | str | None = USUAL, key: str | None = None, images: Callable[[int], range] | None = None,
+    inverse: Inverse = Inverse(), **shared: Any,
+) -> Run:  # fmt: skip
     """Sample observations in files into the run `out`, with a network's file or a function, package.module:function.
 
     `images` chooses a range of so many images; the rest is as in `sample_to`.
@@ -101,19 +94,10 @@ def is_function(text: str) -> bool:
 
 
 def sample_to(
-    network: FilePath,
-    observations: Any,
-    out: FilePath,
-    options: SampleOptions = SampleOptions(),  # noqa: B008 - frozen
-    *,
-    ids: Any = None,
-    images: range | None = None,
-    measure: Measure | None = None,
-    patients: str | None = None,
-    scheduler: Any = None,
-    tell: Tell = lambda line: None,
-    progress: Progress = silent,
-) -> Run:
+    network: FilePath, observations: Any, out: FilePath, options: SampleOptions = SampleOptions(), *, ids: Any = None,
+    images: range | None = None, measure: Measure | None = None, patients: str | None = None, scheduler: Any = None,
+    tell: Tell = lambda line: None, progress: Progress = silent,
+) -> Run:  # fmt: skip
     """Sample observations (n, h, w) or (n, c, h, w) into the run `out`; an interrupted run resumes.
 
     A regressor returns its quantiles, with dropout also mean and deviation over `samples` passes. `images` is a range

@@ -14,7 +14,7 @@ import numpy as np
 from ..execution.runner import Tell, parse_memory
 from ..formats.arrays import Arrays, FilePath
 from ..formats.opener import open_images
-from ..formats.scans import USUAL, Images, cut_units
+from ..formats.scans import USUAL, Images
 from ..images.library import Array
 from ..report.style import new_figure
 from ..storage.files import replace_file
@@ -149,8 +149,6 @@ def _pixels(
     return data, unseen
 
 
-# ---------------------------------------------------------------- what is trained
-
 # network, process, limits, sigma_0, and what else tells the run from others
 _Start = tuple[Any, "VESDE", tuple[float, float], float | None, dict[str, str]]
 
@@ -261,11 +259,12 @@ def training_parts(units: Array, held_out: float, seed: int, *, validation: floa
     >>> {name: len(numbers) for name, numbers in parts.items()}
     {'train': 10, 'validation': 2, 'held_out': 8}
     """
-    count = len(np.unique(units))
+    shuffled = np.random.default_rng(seed).permutation(np.unique(units))
+    count = len(shuffled)
     out = round(held_out * count) or int(held_out > 0)
     looked = round(validation * (count - out)) or int(validation > 0)
-    parts = cut_units(units, [out, looked, max(0, count - out - looked)], seed)
-    return {"train": parts[2], "validation": parts[1], "held_out": parts[0]}
+    chosen = {"train": shuffled[out + looked :], "validation": shuffled[out : out + looked], "held_out": shuffled[:out]}
+    return {part: np.flatnonzero(np.isin(units, names)) for part, names in chosen.items()}
 
 
 def _units(file: TrainFile, images: Images) -> Array:

@@ -32,6 +32,7 @@ from ..images.source import Source
 from ..storage.files import check_new_file, read_file, replace_file, seal, unseal
 from ..storage.version import VERSION
 from .block import Grouping, read_block
+from .bounds import BOUNDS
 from .certify import CertifiedPoint
 from .families import FAMILIES, Family, check_fits
 from .groups.contract import REMEDY, packed, unpacked
@@ -40,7 +41,7 @@ from .losses import LossTable
 from .promises import CertifiedPromise, of_all_pixels
 from .provenance import NOT_DESCRIBED, STATISTICS, BandStatistics, digest_of, on_images
 from .target import WEIGHTINGS, Target
-from .text import description_of
+from .text import ANYTIME, description_of
 from .words import citation
 
 _FORMAT = 3
@@ -208,6 +209,11 @@ class Calibration:
     def labelled(self) -> bool:
         """Whether it uses labels of the images it is applied to."""
         return isinstance(self.grouping, LabelledGroups)
+
+    @property
+    def your_bound(self) -> bool:
+        """Whether the bound is a user's own, of which nothing is known; the page asks it, too."""
+        return self.bound not in (*BOUNDS, ANYTIME)
 
     @property
     def inner(self) -> Grouping:

@@ -261,7 +261,7 @@ def _conditions(calibration: Any) -> str:
     if record.settings.get(GIVEN):
         words += ", and the groups that were given owe nothing to the images that certified, "
         words += "which cannot be checked here"
-    if calibration.bound not in (*BOUNDS, ANYTIME):
+    if calibration.your_bound:
         bound = calibration.bound
         named = "your bound" if bound in _NAMELESS else f'your bound "{bound}"'
         words += f", and {named} is a valid one, which cannot be checked here"

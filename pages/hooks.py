@@ -113,4 +113,9 @@ def with_blocks(markdown: str) -> str:
     return "\n".join(out)
 
 
-__all__ = ["Story", "on_config", "on_files", "on_page_markdown"]
+def on_post_page(output: str, **_: Any) -> str:
+    """A page whose search has a name, for screen readers."""
+    return output.replace('<div class="md-search" ', '<div class="md-search" aria-label="Search" ')
+
+
+__all__ = ["Story", "on_config", "on_files", "on_page_markdown", "on_post_page"]

@@ -38,7 +38,8 @@ from .packaged import CALIBRATION, NEW, figures, in_8_bits, material, network_fi
 RISK_LEVEL = 0.05
 FAILURE_PROB = 0.1
 MEASURE = Measure.of_window((400, 40))  # what 0 and 1 of phantoms stand for, in Hounsfield units
-_FIRST, _OTHERS = slice(CALIBRATION), slice(CALIBRATION, None)  # phantoms that calibrate, and that are held out
+CALIBRATING = 176  # of the packaged phantoms: few enough that those held out decide what they certify
+_FIRST, _OTHERS = slice(CALIBRATING), slice(CALIBRATION, None)  # phantoms that calibrate, and that are held out
 WORST = 2  # held-out phantoms on the page, those that miss most
 DEMO_METHODS: dict[str, dict[str, Any]] = {
     "RCPS, Hoeffding-Bentkus": {"method": "rcps", "bound": "hoeffding_bentkus"},
@@ -48,7 +49,7 @@ DEMO_METHODS: dict[str, dict[str, Any]] = {
     "frontier, betting (ours)": {},
 }
 
-PROMISED = {"all pixels": 0.05, "body": 0.05, "liver": 0.05, "kidneys": 0.1, "edges": 0.1}  # at most, of each region
+PROMISED = {"all pixels": 0.05, "body": 0.05, "liver": 0.04, "kidneys": 0.1, "edges": 0.1}  # at most, of each region
 SHARPEST = 0.05  # of the pixels are edges
 
 
@@ -114,7 +115,7 @@ def run(
         band = packaged_band(arrays)
         fresh = arrays["fresh"][:, None]
     with clock(
-        f"calibrate {len(DEMO_METHODS)} methods on {CALIBRATION} phantoms, judge them on {len(truth) - CALIBRATION}"
+        f"calibrate {len(DEMO_METHODS)} methods on {CALIBRATING} phantoms, judge them on {len(truth) - CALIBRATION}"
     ):
         rows = tuple(
             _row(name, truth, band, fresh, risk_level=RISK_LEVEL, **choices) for name, choices in DEMO_METHODS.items()
@@ -199,7 +200,7 @@ def _report(path: Path, rows: tuple[Row, ...], examples: list[Example], worst: l
         f"The images are phantoms: synthetic abdominal CT slices of {height} x {width} pixels, windowed to [0, 1] "
         f"(width 400, level 40 Hounsfield units), with noise of deviation {about['sigma_0']:g} added. A small "
         f"diffusion model, trained on other phantoms, drew {about['samples']} samples of the clean image for each.",
-        f"{CALIBRATION} phantoms calibrated; {others} others, which no calibration saw, are behind the numbers of this "
+        f"{CALIBRATING} phantoms calibrated; {others} others, which no calibration saw, are behind the numbers of this "
         f"page. Of the images to look at, {len(examples)} are new: they were sampled when this page was made. The last "
         f"{len(worst)} are those of the {others} of which most is missed.",
         "Organs of phantoms are known, so that something can be promised about each. A future image needs no labels.",

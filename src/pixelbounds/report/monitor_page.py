@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from ..calibration.text import promise_in_words
 from ..calibration.words import level_in_words
 from ..images.library import Array
 from ..monitoring.monitor import Monitor
@@ -54,10 +55,10 @@ def _promise_charts(monitor: Monitor) -> list[Markup]:
         return []
     threshold = np.log10(1 / monitor.shares[0])
     for i, one in enumerate(monitor.promises):
-        columns, name = monitor.promise_history(i), one.promise.name
+        columns, name = monitor.promise_history(i), promise_in_words(one.promise)
         label = f"evidence that {name} is broken"
         charts.append(inline_chart(f"evidence-{i}", label, _draw_evidence, at, columns[4], threshold, name))
-        charts.append(inline_chart(f"risk-{i}", f"risk of {name}", _draw_risk, at, columns, one.promise))
+        charts.append(inline_chart(f"risk-{i}", f"risk of {name}", _draw_risk, at, columns, one.promise, name))
     return charts
 
 
@@ -84,7 +85,7 @@ def _draw_evidence(axes: Axes, at: Array, log_e_value: Array, threshold: float, 
     _finish(axes, f"{name}: log10 of the e-value")
 
 
-def _draw_risk(axes: Axes, at: Array, columns: Array, promise: Any) -> None:
+def _draw_risk(axes: Axes, at: Array, columns: Array, promise: Any, name: str) -> None:
     losses, weights, low, high, _ = columns
     seen = weights > 0
     axes.axhline(promise.at_most, color=BLACK, linewidth=0.6)
@@ -92,7 +93,7 @@ def _draw_risk(axes: Axes, at: Array, columns: Array, promise: Any) -> None:
     axes.plot(at[seen], losses[seen] / weights[seen], color=BLUE)
     _draw_recent(axes, at, losses, weights, QUIET, 0.5)
     axes.set_ylim(0, None)
-    _finish(axes, f"{promise.name}: risk, at most {level_in_words(promise.at_most)} promised")
+    _finish(axes, f"{name}: risk, at most {level_in_words(promise.at_most)} promised")
 
 
 def _draw_mean(axes: Axes, at: Array, columns: Array, usual: float, name: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from scipy.stats import norm
@@ -56,11 +57,14 @@ def rare_failures(rng: Rng, n: int) -> tuple[Array, pb.Band]:
     return np.clip(truth, 0, 1), pb.Band(centre - 0.05, centre + 0.05)
 
 
-FRESH = rare_failures(np.random.default_rng(1), 4000)
+@cache
+def fresh(draw: Callable[..., tuple[Array, pb.Band]], seed: int, *size: int) -> tuple[Array, pb.Band]:
+    """New images, drawn once."""
+    return draw(np.random.default_rng(seed), *size)
 
 
 def broken(cal: pb.Calibration) -> bool:
-    truth, band = FRESH
+    truth, band = fresh(rare_failures, 1, 4000)
     return bool(pb.losses.l01(truth, cal.apply(band)).mean() > LEVEL)
 
 
@@ -91,13 +95,11 @@ def sampled(rng: Rng, n: int, m: int) -> tuple[Array, pb.Band]:
     return np.clip(truth, 0, 1), pb.calibrated_quantiles(np.clip(samples, 0, 1), 0.1)
 
 
-SAMPLED = {m: sampled(np.random.default_rng(m), 1000, m) for m in (19, 399)}
-
-
 def numbers_of_samples(rng: Rng) -> dict[str, bool]:
     cal = pb.calibrate(*sampled(rng, 100, 19), risk_level=LEVEL, method="rcps")
     found = {}
-    for m, (truth, band) in SAMPLED.items():
+    for m in (19, 399):
+        truth, band = fresh(sampled, m, 1000, m)
         claimed = replace(band, source=cal.record.source)
         risk = pb.losses.l01(truth, cal.apply(claimed)).mean()
         found[f"bands of 19 samples calibrated, of {m} applied"] = bool(risk > LEVEL)
@@ -113,15 +115,12 @@ def marked(rng: Rng, n: int) -> tuple[Array, pb.Band]:
     return np.clip(truth, 0, 1), pb.Band(centre - half, centre + half)
 
 
-MARKED = marked(np.random.default_rng(2), 1000)
-
-
 def groups(rng: Rng) -> dict[str, bool]:
     truth, band = marked(rng, 60)
     first = pb.calibrate(truth, band, risk_level=LEVEL, seed=rng, method=pb.Frontier(groups="learned", n_fit=36))
     reused = first.without_hashes().grouping
     second = pb.calibrate(truth, band, risk_level=LEVEL, seed=rng, method=pb.Frontier(groups=reused, n_fit=10))
-    new, its_band = MARKED
+    new, its_band = fresh(marked, 2, 1000)
     ways = {"groups fitted on the fitting images": first, "groups fitted on images that now certify": second}
     return {name: bool(pb.losses.l01(new, cal.apply(its_band)).mean() > LEVEL) for name, cal in ways.items()}
 

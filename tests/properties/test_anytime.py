@@ -7,7 +7,6 @@ from trials import DOUBLED, WORLDS, check_failures, generator
 
 import pixelbounds as pb
 from pixelbounds.calibration.bounds import betting, rejects
-from pixelbounds.images import library
 from pixelbounds.kernels.bets import PathEProcess
 
 pytestmark = pytest.mark.guarantees
@@ -15,12 +14,6 @@ pytestmark = pytest.mark.guarantees
 LEVEL, DELTA = 0.1, 0.1
 MANY = 100 * WORLDS
 TIMES = range(30, 301, 30)
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    """Images are few."""
-    monkeypatch.setattr(library, "_THREADS", 1)
 
 
 def losses(kind, rng, n, worlds):

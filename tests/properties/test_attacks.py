@@ -13,16 +13,10 @@ import pixelbounds as pb
 from benchmarks.__main__ import RESULTS
 from benchmarks.attacks import ATTACKS, BOUNDS, DELTA, ONLY, WRONG, count
 from benchmarks.populations import Asked, lucky
-from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
 
 QUICK = [name for name in ATTACKS if name.startswith(("coin", "ties"))]
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    monkeypatch.setattr(library, "_THREADS", 1)
 
 
 @pytest.mark.parametrize("attack", QUICK)

@@ -14,7 +14,6 @@ import pixelbounds as pb
 from pixelbounds import federated
 from pixelbounds.federated import questions
 from pixelbounds.federated import site as one_site
-from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
 
@@ -23,11 +22,6 @@ KEY = bytes(32)
 LEAST = 6
 SMALL = BoundedWorld(correlation=0.8, pixels=(16,))
 BAD = 0.21  # share of bad patients: just above the risk level, so that leaving them out is a failure
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    monkeypatch.setattr(library, "_THREADS", 1)
 
 
 def broken(risk_of, count, **how):

@@ -27,7 +27,6 @@ import pixelbounds as pb
 from pixelbounds.calibration.bounds import BOUNDS as ALL_BOUNDS
 from pixelbounds.calibration.certify import fixed_sequence_test
 from pixelbounds.calibration.target import RiskTest
-from pixelbounds.images import library
 
 pytestmark = pytest.mark.guarantees
 
@@ -42,12 +41,6 @@ METHODS = {
 BOUNDS = ("hoeffding", "bentkus", "hoeffding_bentkus", "empirical_bernstein", "betting")
 FAMILIES = ("additive", "scaled", "multiplicative")
 MEAN = "the plain mean", 0.45  # it passes a risk just above the level about every second time
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    """Images are few: worlds run beside each other (pytest -n), not images. Results do not depend on it."""
-    monkeypatch.setattr(library, "_THREADS", 1)
 
 
 # ---------------------------------------------------------------- the harness

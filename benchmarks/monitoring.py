@@ -27,12 +27,14 @@ from pixelbounds.kernels.bets import PAUSES, EProcess, log_factors
 from pixelbounds.monitoring.drift import BETS, log_rank_factors
 
 PAGE = "docs/research/after_deployment.md"
-STREAMS, IMAGES, REFERENCE = 1000, 2000, 200
+SIZE = 1000, 2000  # streams, and images of each
+REFERENCE = 200
 CHANCES = (0.01, 0.05, 0.1)
 ALARM = 0.01
 LATEST = 4000  # images after a change
 COMPARED = 5  # streams on which MAPIE's monitor runs, which takes its time
-Rng = np.random.Generator
+Rng, seeded = np.random.Generator, np.random.default_rng
+Size = tuple[int, int]
 Draw = Callable[[Rng, Array], Array]  # risks (streams,) -> losses (streams,)
 
 
@@ -49,93 +51,87 @@ def shares(rng: Rng, risk: Array) -> Array:
 # ---------------------------------------------------------------- false alarms
 
 
-def greatest(e_values: list[Array]) -> Array:
-    """Greatest worth of each stream, as a log."""
-    return np.max(e_values, axis=0)
-
-
 class Ranks:
-    """A statistic of bands without truth, its ranks and e-processes side by side."""
+    """A statistic of bands without truth, its conformal ranks and e-processes, side by side in many streams."""
 
-    def __init__(self, rng: Rng, streams: int) -> None:
-        self.reference = np.sort(rng.standard_normal((streams, REFERENCE)), axis=1)
-        self.counts = np.zeros((streams, REFERENCE + 1))
+    def __init__(self, rng: Rng, streams: int, reference: int = REFERENCE) -> None:
+        self.reference = np.sort(rng.standard_normal((streams, reference)), axis=1)
+        self.counts = np.zeros((streams, reference + 1))
         self.e_process = EProcess.new(np.ones(BETS, int), (streams,))
         self.every = np.arange(streams)
 
-    def play(self, values: Array) -> Array:
-        """Log worths after another image of each stream."""
+    def update(self, values: Array, learn: bool = True) -> Array:
+        """Log e-values after another image of each stream; without `learn` ranks are among the reference alone."""
         cell = (self.reference < values[:, None]).sum(axis=1)
-        places = self.counts + 1
-        total = places.sum(axis=1)
-        low = (places * (np.arange(REFERENCE + 1) < cell[:, None])).sum(axis=1)
-        high = low + places[self.every, cell]
+        ends = np.cumsum(self.counts + 1, axis=1)
+        total, high = ends[:, -1], ends[self.every, cell]
+        low = high - self.counts[self.every, cell] - 1
         self.e_process = self.e_process.update(log_rank_factors(low / total, high / total))
-        self.counts[self.every, cell] += 1
+        if learn:
+            self.counts[self.every, cell] += 1
         return self.e_process.log_e_values
 
 
-def promise_worths(rng: Rng, draw: Draw, level: float) -> Array:
-    """Greatest worth over streams whose risk is the level itself."""
-    e_process = EProcess.new(PAUSES, (STREAMS,))
-    best = np.zeros(STREAMS)
-    risk = np.full(STREAMS, level)
-    for _ in range(IMAGES):
-        e_process = e_process.update(log_factors(draw(rng, risk) - level, level))
+def promise_e_values(rng: Rng, draw: Draw, level: float, size: Size = SIZE) -> Array:
+    """Greatest e-value of each stream, as a log, where the risk is the level itself."""
+    e_process = EProcess.new(PAUSES, size[:1])
+    best = np.zeros(size[0])
+    for _ in range(size[1]):
+        e_process = e_process.update(log_factors(draw(rng, np.full(size[0], level)) - level, level))
         best = np.maximum(best, e_process.log_e_values)
     return best
 
 
-def statistic_worths(rng: Rng) -> Array:
+def statistic_e_values(rng: Rng, size: Size = SIZE, reference: int = REFERENCE, *, learn: bool = True) -> Array:
     """The same of a statistic without truth."""
-    ranks = Ranks(rng, STREAMS)
-    return greatest([ranks.play(rng.standard_normal(STREAMS)) for _ in range(IMAGES)])
+    ranks = Ranks(rng, size[0], reference)
+    return np.max([ranks.update(rng.standard_normal(size[0]), learn) for _ in range(size[1])], axis=0)
 
 
-def joint_alarms(rng: Rng) -> dict[str, float]:
-    """Share of streams with any alarm of three promises about the same images and two statistics."""
-    streams = STREAMS
+def joint_alarms(rng: Rng, size: Size = SIZE, reference: int = REFERENCE) -> dict[float, Array]:
+    """Which streams have any alarm of three promises about the same images and two statistics, by what was asked."""
+    streams, images = size
     e_processes = [EProcess.new(PAUSES, (streams,)) for _ in range(3)]
-    statistics = [Ranks(rng, streams) for _ in range(2)]
+    statistics = [Ranks(rng, streams, reference) for _ in range(2)]
     mean, most = np.zeros(streams), np.zeros(streams)
     above = 0.9**19 + 19 * 0.1 * 0.9**18  # chance that a share of Beta(2, 18) is above 0.1
-    for _ in range(IMAGES):
+    for _ in range(images):
         same = rng.beta(2, 18, streams)
         other = np.where(rng.random(streams) < 0.5, same, rng.beta(2, 18, streams))
         losses = [same, (same > 0.1) * 0.1 / above, other]
         e_processes = [p.update(log_factors(x - 0.1, 0.1)) for p, x in zip(e_processes, losses, strict=True)]
         mean = np.maximum(mean, np.logaddexp.reduce([p.log_e_values for p in e_processes]) - np.log(3))
         common = rng.standard_normal(streams)
-        e_values = [ranks.play(0.7 * common + 0.7 * rng.standard_normal(streams)) for ranks in statistics]
+        e_values = [ranks.update(0.7 * common + 0.7 * rng.standard_normal(streams)) for ranks in statistics]
         most = np.maximum(most, np.max(e_values, axis=0))
-    alarms = {}
-    for chance in CHANCES:
-        alarms[str(chance)] = float(((mean >= np.log(2 / chance)) | (most >= np.log(4 / chance))).mean())
-    return alarms
+    return {chance: (mean >= np.log(2 / chance)) | (most >= np.log(4 / chance)) for chance in CHANCES}
 
 
-def daily_test(rng: Rng) -> dict[str, float]:
+def daily_test(rng: Rng, size: Size = SIZE) -> dict[float, Array]:
     """The wrong way: an exact test for a fixed number of images, looked at every ten images."""
-    bad = np.cumsum([tails(rng, np.full(STREAMS, 0.1)) for _ in range(IMAGES)], axis=0)
-    days = np.arange(10, IMAGES + 1, 10)
+    bad = np.cumsum([tails(rng, np.full(size[0], 0.1)) for _ in range(size[1])], axis=0)
+    days = np.arange(10, size[1] + 1, 10)
     p = binom.sf(bad[days - 1] - 1, days[:, None], 0.1).min(axis=0)
-    return {str(chance): float((p <= chance).mean()) for chance in CHANCES}
+    return {chance: p <= chance for chance in CHANCES}
 
 
 def false_alarms() -> list[dict[str, Any]]:
     """How often streams without a change ever raise an alarm, by what was asked."""
 
-    def shared(best: Array) -> dict[str, float]:
-        return {str(chance): float((best >= np.log(1 / chance)).mean()) for chance in CHANCES}
+    def reached(best: Array) -> dict[float, Array]:
+        return {chance: best >= np.log(1 / chance) for chance in CHANCES}
 
     found = {
-        "a promise on shares, risk at its level of 10%": shared(promise_worths(np.random.default_rng(1), shares, 0.1)),
-        "a promise on bad images, at its level of 5%": shared(promise_worths(np.random.default_rng(2), tails, 0.05)),
-        "a statistic without truth": shared(statistic_worths(np.random.default_rng(3))),
-        "all jointly: three promises, two statistics": joint_alarms(np.random.default_rng(4)),
-        "(wrong) a fixed-n test looked at every 10 images": daily_test(np.random.default_rng(5)),
+        "a promise on shares, risk at its level of 10%": reached(promise_e_values(seeded(1), shares, 0.1)),
+        "a promise on bad images, at its level of 5%": reached(promise_e_values(seeded(2), tails, 0.05)),
+        "a statistic without truth": reached(statistic_e_values(seeded(3))),
+        "all jointly: three promises, two statistics": joint_alarms(seeded(4)),
+        "(wrong) a fixed-n test looked at every 10 images": daily_test(seeded(5)),
     }
-    return [{"detector": name, "streams": STREAMS, "images": IMAGES, **alarms} for name, alarms in found.items()]
+    return [
+        {"detector": name, "streams": SIZE[0], "images": SIZE[1], **{str(x): float(a.mean()) for x, a in by.items()}}
+        for name, by in found.items()
+    ]
 
 
 # ---------------------------------------------------------------- delay

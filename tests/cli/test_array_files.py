@@ -44,7 +44,6 @@ def run_of(path, samples, finished=RUN):
     """What `pixelbounds sample` leaves, of samples that are known."""
     about = {"kind": "score", "miscoverage": 0.1, "limits": [0.0, 1.0]}
     names = dict.fromkeys(("lower", "upper", "naive_lower", "naive_upper", "mean", "deviation"), ())
-    images = []
     band, naive = pb.calibrated_quantiles(samples, 0.1), pb.naive_quantiles(samples, 0.1)
     images = []
     for i, own in enumerate(samples[:finished]):
@@ -176,6 +175,3 @@ def test_standard_output_holds_one_json_object_and_nothing_else(files, tmp_path)
     said = result.stderr.removeprefix("pixelbounds: ").strip()
     assert "exists" in said
     assert json.loads(result.stdout) == {"error": said, "exit_code": 2}
-
-
-# ---------------------------------------------------------------- plan

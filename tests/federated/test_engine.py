@@ -12,7 +12,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hospitals import NAMES, announced, data, in_one_place, parts_of, refuses, regions_of, with_regions
+from hospitals import NAMES, announced, data, in_one_place, parts_of, regions_of, with_regions
+from refusals import refuses
 from typer.testing import CliRunner
 
 import pixelbounds as pb

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hospitals import BY_BAND, COUNTS, CUTS, NAMES, announced, data, in_one_place, parts_of, refuses, rounds
+from hospitals import BY_BAND, COUNTS, CUTS, NAMES, announced, data, in_one_place, parts_of, rounds
+from refusals import refuses
 from worlds import heteroscedastic
 
 import pixelbounds as pb

@@ -7,7 +7,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hospitals import NAMES, announced, answers_of, data, edited, parts_of, refuses, said, table
+from hospitals import NAMES, announced, answers_of, data, edited, parts_of, said, table
+from refusals import refuses
 
 import pixelbounds as pb
 from pixelbounds import federated

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hospitals import BY_BAND, announced, data, edited, parts_of, refuses, regions_of, said, table, with_regions
+from hospitals import BY_BAND, announced, data, edited, parts_of, regions_of, said, table, with_regions
+from refusals import refuses
 
 import pixelbounds as pb
 from pixelbounds import federated

@@ -5,7 +5,8 @@ import stat
 
 import numpy as np
 import pytest
-from hospitals import BY_BAND, COUNTS, announced, data, in_one_place, parts_of, refuses, rounds
+from hospitals import BY_BAND, COUNTS, announced, data, in_one_place, parts_of, rounds
+from refusals import refuses
 
 from pixelbounds import federated
 from pixelbounds.federated.site import name_hashes, read_key

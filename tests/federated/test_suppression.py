@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hospitals import NAMES, announced, answers_of, data, edited, parts_of, refuses, rounds, said, studies_of
+from hospitals import NAMES, announced, answers_of, data, edited, parts_of, rounds, said, studies_of
+from refusals import refuses
 
 import pixelbounds as pb
 from pixelbounds import federated

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import zarr
+from refusals import refuses
 from tensors import as_tensor
 from worlds import heteroscedastic
 
@@ -148,13 +149,6 @@ def test_a_store_is_read_image_by_image(tmp_path):
     for a, b in zip(interval.upper, stored.upper, strict=True):
         np.testing.assert_array_equal(a, b)
     assert pb.evaluate(found["truth"], stored).to_dict() == pb.evaluate(truth, interval).to_dict()
-
-
-def refuses(call, *words, error=ValueError):
-    with pytest.raises(error) as caught:
-        call()
-    for word in words:
-        assert word in str(caught.value)
 
 
 def test_bad_images_are_refused_by_number():

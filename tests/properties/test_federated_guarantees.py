@@ -7,6 +7,7 @@ PIXELBOUNDS_WORLDS worlds.
 
 import numpy as np
 import pytest
+from hospitals import announced, rounds
 from trials import WORLDS, check_failures
 from worlds import BoundedWorld
 
@@ -31,14 +32,9 @@ def broken(risk_of, count, **how):
 
 def calibrated(sites, limits, *, key=None, **settings):
     """A study of sites (truth, band, what each says), run to its end."""
-    said = {"limits": limits}
-    told = [federated.announce(t, b, site=name, unit_key=key, **how, **said) for name, (t, b, how) in sites.items()]
-    study = federated.begin(told, **{"risk_level": RISK, "failure_prob": DELTA, **settings})
-    while isinstance(study, federated.Study):
-        plan = study.plan
-        answers = [federated.answer(plan, t, b, site=name, **how, **said) for name, (t, b, how) in sites.items()]
-        study = federated.merge(study, answers)
-    return study
+    sites = {name: (t, b, {"site": name, "limits": limits, **how}) for name, (t, b, how) in sites.items()}
+    begun = federated.begin(announced(sites, key), **{"risk_level": RISK, "failure_prob": DELTA, **settings})
+    return rounds(sites, begun, through=lambda message: message)[0]
 
 
 def risk_where_small_counts_are_not_told(seed, method, bound):

@@ -182,24 +182,3 @@ def test_eight_bits_are_read_alike_everywhere(tmp_path, rng, limits):
     assert pb.calibrate(mixed, bands, **settings).risk <= 0.2
     with pytest.raises(ValueError, match=r"8-bit images span the limits, and these are -inf and inf"):
         pb.calibrate(truth, band, **{**settings, "limits": None})
-
-
-# ---------------------------------------------------------------- item 11: images that were left out
-
-
-def test_skipped_images_are_in_the_sentence(tmp_path, rng):
-    truth = rng.uniform(0.2, 0.8, (60, 8, 8)).astype(np.float32)
-    centre = truth + 0.05 * rng.standard_normal(truth.shape).astype(np.float32)
-    group = zarr.create_group(tmp_path / "bands.zarr")
-    for name, x in (("lower", centre - 0.05), ("upper", centre + 0.05)):
-        group.create_array(name, data=x.astype(np.float32), chunks=(1, 8, 8), compressors=None)
-    np.save(tmp_path / "truth.npy", truth)
-    for image in (3, 17):
-        (tmp_path / "bands.zarr" / "lower" / "c" / str(image) / "0" / "0").unlink()
-    words = tmp_path / "truth.npy", tmp_path / "bands.zarr", *RISK, "--units", "each", "--skip-bad"
-    said = done("calibrate", *words, "--out", tmp_path / "cal.safetensors")
-    assert said["skipped"] == [3, 17]
-    cal = pb.load_calibration(tmp_path / "cal.safetensors")
-    assert cal.record.skipped == 2
-    assert "that could be read (2 could not and were left out: nothing is promised for such)" in cal.guarantee
-    assert said["guarantee"] == cal.guarantee

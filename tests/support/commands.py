@@ -5,12 +5,12 @@ import signal
 import subprocess
 import sys
 
-import numpy as np
+import stores
 from typer.testing import CliRunner
 
 from pixelbounds.cli import app
 
-N, M, SIZE = 160, 19, 12
+N, M, SIZE = 160, stores.M, 12
 
 # a training run of four steps on the images of x.npy
 TINY = """
@@ -70,13 +70,8 @@ def flat(text):
 
 
 def world(n=N, seed=0):
-    """Truth (n, size, size) and samples (n, m, size, size) of a sampler that is too sure of itself."""
-    rng = np.random.default_rng(seed)
-    level = rng.uniform(0.1, 0.9, (n, SIZE, SIZE))
-    deviation = np.exp(rng.normal(-3, 0.6, level.shape))
-    truth = np.clip(level + deviation * rng.standard_normal(level.shape), 0, 1).astype(np.float32)
-    draws = rng.standard_normal((n, M, SIZE, SIZE))
-    return truth, (level[:, None] + 0.5 * deviation[:, None] * draws).astype(np.float32)
+    """A small `stores.world`."""
+    return stores.world(n, SIZE, seed)
 
 
 def leftovers(folder):

@@ -5,7 +5,6 @@ import dataclasses
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from worlds import heteroscedastic
 
 import pixelbounds as pb
@@ -100,13 +99,3 @@ def table(name, change):
 def said(**fields):
     """A change of what a message says."""
     return lambda text, tables: text.update(fields)
-
-
-def refuses(call, *words, error=ValueError, never=()):
-    """A call is refused with a message that has these words, and none of those."""
-    with pytest.raises(error) as caught:
-        call()
-    for word in words:
-        assert word in str(caught.value)
-    for word in never:
-        assert word not in str(caught.value)

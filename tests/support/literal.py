@@ -10,31 +10,26 @@ every image at every step, and (P_K) is handed to CVXPY. Slow on purpose; only t
 """
 
 import math
-from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-Array = np.ndarray
-Ucb = Callable[[int, float, float], float]  # n, delta, empirical risk -> upper confidence bound, as the paper's UCB
+# ---------------------------------------------------------------- upper confidence bounds: (n, delta, empirical risk)
 
 
-# ---------------------------------------------------------------- upper confidence bounds
-
-
-def hoeffding_ucb(n: int, delta: float, risk: float) -> float:
+def hoeffding_ucb(n, delta, risk):
     """The paper's example: mean plus sqrt(log(1 / delta) / 2n)."""
     return risk + math.sqrt(math.log(1 / delta) / (2 * n))
 
 
-def hoeffding_bentkus_ucb(n: int, delta: float, risk: float) -> float:
+def hoeffding_bentkus_ucb(n, delta, risk):
     """Greatest r whose p-value min(exp(-n kl(R, r)), e P(Bin(n, r) <= ceil(n R))) is at least delta (Bates et al.)."""
 
-    def kl(a: float, b: float) -> float:
+    def kl(a, b):
         return (a * math.log(a / b) if a > 0 else 0.0) + ((1 - a) * math.log((1 - a) / (1 - b)) if a < 1 else 0.0)
 
-    def excess(r: float) -> float:
+    def excess(r):
         hoeffding = math.exp(-n * kl(min(risk, r), r))
         bentkus = math.e * binom.cdf(math.ceil(round(n * risk, 9)), n, r)
         return min(hoeffding, bentkus) - delta
@@ -47,12 +42,12 @@ def hoeffding_bentkus_ucb(n: int, delta: float, risk: float) -> float:
 # ---------------------------------------------------------------- the 01 loss
 
 
-def l01_per_image(truth: Array, lower: Array, upper: Array) -> Array:
+def l01_per_image(truth, lower, upper):
     """Share of pixels outside [lower, upper], image by image: (n, *pixels) -> (n,)."""
     return np.array([np.mean((x < a) | (x > b)) for x, a, b in zip(truth, lower, upper, strict=True)])
 
 
-def mean_over_units(losses: Array, units: Array | None) -> float:
+def mean_over_units(losses, units):
     """Mean of the units' mean losses; without units, the mean over images."""
     if units is None:
         return float(losses.mean())
@@ -63,17 +58,8 @@ def mean_over_units(losses: Array, units: Array | None) -> float:
 
 
 def literal_rcps(
-    truth: Array,
-    lower: Array,
-    upper: Array,
-    *,
-    risk_level: float,
-    failure_prob: float,
-    step: float,
-    largest: float = 1.0,
-    ucb: Ucb = hoeffding_bentkus_ucb,
-    units: Array | None = None,
-) -> float:
+    truth, lower, upper, *, risk_level, failure_prob, step, largest=1.0, ucb=hoeffding_bentkus_ucb, units=None
+):
     """Algorithm 2: one widening for all pixels, reached by steps down from `largest`."""
     truth, lower, upper = (np.asarray(x, np.float64) for x in (truth, lower, upper))
     n = len(truth) if units is None else len(np.unique(units))
@@ -91,19 +77,9 @@ def literal_rcps(
 
 
 def literal_line(
-    truth: Array,
-    lower: Array,
-    upper: Array,
-    *,
-    membership: Array,
-    solution: Array,
-    risk_level: float,
-    failure_prob: float,
-    step: float,
-    largest: float = 1.0,
-    direction: Array | None = None,
-    ucb: Ucb = hoeffding_bentkus_ucb,
-) -> Array:
+    truth, lower, upper, *, membership, solution, risk_level, failure_prob, step, largest=1.0, direction=None,
+    ucb=hoeffding_bentkus_ucb,
+):  # fmt: skip
     """Lines 5 to 15 of Algorithm 1: from the solution of (P_K) + `largest`, down the line by steps: (K,).
 
     membership (*pixels) is the group of each pixel, 0..K-1, in place of the matrix M; solution is (K,).
@@ -129,14 +105,14 @@ def literal_line(
 # ---------------------------------------------------------------- membership and (P_K)
 
 
-def quantile_membership(truth: Array, lower: Array, upper: Array, k: int) -> Array:
+def quantile_membership(truth, lower, upper, k):
     """Quantile, 0..K'-1, of each pixel's mean loss over the images; ties leave no empty group: -> (*pixels)."""
     loss = np.mean((truth < lower) | (truth > upper), axis=0)
     cuts = np.quantile(loss, np.arange(1, k) / k)
     return np.unique(np.digitize(loss, cuts, right=True), return_inverse=True)[1].reshape(loss.shape)
 
 
-def stratified_subsample(membership: Array, d_opt: int, rng: np.random.Generator) -> Array:
+def stratified_subsample(membership, d_opt, rng):
     """About d_opt flat pixel positions, each group in proportion and none left out."""
     flat = membership.reshape(-1)
     chosen = []
@@ -147,9 +123,7 @@ def stratified_subsample(membership: Array, d_opt: int, rng: np.random.Generator
     return np.concatenate(chosen)
 
 
-def literal_pk(
-    truth: Array, lower: Array, upper: Array, membership: Array, sizes: Array, risk_level: float, gamma: float
-) -> tuple[Array, float]:
+def literal_pk(truth, lower, upper, membership, sizes, risk_level, gamma):
     """(P_K) by CVXPY: images (n, p) with the group of each of p pixels, n_k (K,) -> widenings (K,), objective."""
     import cvxpy as cp
 
@@ -168,21 +142,9 @@ def literal_pk(
 
 
 def literal_krcps(
-    truth: Array,
-    lower: Array,
-    upper: Array,
-    *,
-    risk_level: float,
-    failure_prob: float,
-    k: int,
-    n_opt: int,
-    d_opt: int,
-    rng: np.random.Generator,
-    step: float = 0.002,
-    largest: float = 1.0,
-    gammas: Sequence[float] = tuple(np.linspace(0.3, 0.7, 16)),
-    ucb: Ucb = hoeffding_bentkus_ucb,
-) -> tuple[Array, Array]:
+    truth, lower, upper, *, risk_level, failure_prob, k, n_opt, d_opt, rng, gammas, step=0.002, largest=1.0,
+    ucb=hoeffding_bentkus_ucb,
+):  # fmt: skip
     """Algorithm 1 whole, with the paper's heuristics: images (n, *pixels) -> membership (*pixels), widenings (K,).
 
     The first n_opt images of a random order fit: membership by quantiles of the entrywise loss, then (P_K) on d_opt
@@ -206,17 +168,8 @@ def literal_krcps(
 
 
 def literal_semantic_rcps(
-    truth: Array,
-    lower: Array,
-    upper: Array,
-    labels: Array,
-    *,
-    risk_levels: dict[int, float],
-    failure_prob: float,
-    step: float,
-    largest: float = 1.0,
-    ucb: Ucb = hoeffding_bentkus_ucb,
-) -> dict[int, float]:
+    truth, lower, upper, labels, *, risk_levels, failure_prob, step, largest=1.0, ucb=hoeffding_bentkus_ucb
+):
     """One widening per label, each reached by steps down from `largest` at its own level: label -> widening.
 
     As its authors release it: the pixels of a label are pooled over all scans, n is the number of all scans, and

@@ -17,13 +17,14 @@ def data(dtype=np.float64, n=N):
     return heteroscedastic(n, np.random.default_rng(0), size=SIZE, dtype=dtype)
 
 
-def refuses(call, *words, error=ValueError, unchanged=()):
-    """The call raises an error whose message holds all words, and leaves some arrays as they were."""
+def refuses(call, *words, error=ValueError, never=(), unchanged=()):
+    """The call raises an error whose message holds all words, none of others, and leaves some arrays as they were."""
     before = [np.array(x, copy=True) for x in unchanged]
     with pytest.raises(error) as caught:
         call()
     for word in words:
         assert word in str(caught.value), f"{word!r} is not said by: {caught.value}"
+    assert not [word for word in never if word in str(caught.value)], str(caught.value)
     for x, kept in zip(unchanged, before, strict=True):
         np.testing.assert_array_equal(np.asarray(x), kept)
 

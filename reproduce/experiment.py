@@ -68,7 +68,7 @@ class KRCPSSection:
     gammas: tuple[float, float, int] = (0.3, 0.7, 16)
 
     @property
-    def gamma_values(self) -> tuple[float, ...]:
+    def gamma_values(self) -> list[float]:
         """The gammas, equally spaced."""
         return [float(g) for g in np.linspace(*self.gammas)]
 

@@ -97,10 +97,7 @@ class Ledger:
             yield from ((key, compute(self.experiment, self.material, *key)) for key in todo)
             return
         with ProcessPoolExecutor(
-            workers,
-            get_context("spawn"),
-            initializer=_load,
-            initargs=(self.experiment, source, self.material.digest),
+            workers, get_context("spawn"), initializer=_load, initargs=(self.experiment, source, self.material.digest)
         ) as pool:
             running = {pool.submit(_compute, *key): key for key in todo}
             try:

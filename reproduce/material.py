@@ -82,7 +82,7 @@ class Material:
                 self._bands[name] = make(*(self.arrays[part] for part in parts))
         return self._bands[name]
 
-    def features(self, names: list[str], images: Array) -> Array:
+    def features(self, names: tuple[str, ...], images: Array) -> Array:
         """Further images known at test time: (images, f, *pixels)."""
         return np.stack([self.arrays[name][images] for name in names], axis=1)
 

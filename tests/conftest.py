@@ -22,7 +22,8 @@ SLOW = {  # below the root: a folder, a file, or the start of a test's name; wha
     " tests/federated/test_engine.py tests/formats/test_archive.py tests/cli/test_archive_command.py"
     " tests/cli/test_failures.py::test_an_interrupt tests/cli/test_failures.py::test_a_command_that_hangs"
     " tests/cli/test_options.py::test_a_closed_pipe tests/cli/test_array_files.py::test_standard_output"
-    " tests/formats/test_dicom_maps.py::test_every_object_passes_dciodvfy",
+    " tests/formats/test_dicom_maps.py::test_every_object_passes_dciodvfy"
+    " tests/reproduce/test_device.py::test_a_session",
     "release": "tests/test_release.py tests/demo/test_demo.py src/pixelbounds/demo/packaged.py"
     " tests/test_house.py::test_a_budget_is_kept[files",
     "simulations": "tests/properties/test_attacks.py tests/properties/test_evaluation_intervals.py"

@@ -232,10 +232,7 @@ def collect(options: argparse.Namespace) -> None:
         "levels": LEVELS,
         "cap": CAP,
         "psnr": {name: psnr(found[f"squares_{name}"]) for name in ("solved", "mean", "solved_all_views")},
-        "band": {
-            "length": float((upper - lower).mean()),
-            "missed": float(((truth < lower) | (truth > upper)).mean()),
-        },
+        "band": {"length": float((upper - lower).mean()), "missed": float(((truth < lower) | (truth > upper)).mean())},
         "draws": rows,
     }
     Path(options.result).write_text(json.dumps(kept, indent=1) + "\n")

@@ -43,6 +43,8 @@ SETS = {
     "faces128": Set("faces", (-1.0, 1.0), 90.0, 1.0, 128, 3, {"multipliers": (1, 1, 2, 4, 4)}),
     "chest128": Set("images", (0.0, 1.0), 1.0, 0.3, 128),
     "chest512": Set("images", (0.0, 1.0), 1.0, 0.4, 512, 1, {"multipliers": (1, 1, 2, 4, 4), "patch": 2}),
+    "faces16": Set("faces", (-1.0, 1.0), 90.0, 1.0, 16, 3, {"base": 8, "multipliers": (1, 2)}),  # to try a session with
+    "chest16": Set("images", (0.0, 1.0), 1.0, 0.4, 16, 1, {"base": 8, "multipliers": (1, 2)}),
 }
 
 

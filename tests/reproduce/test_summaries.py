@@ -11,12 +11,7 @@ from reproduce.image_figures import draw_pictures
 from reproduce.result_figures import draw_charts, losses
 from reproduce.results import load_results, run_experiment
 from reproduce.results_page import write_pages
-from reproduce.summaries import (
-    difference_markdown,
-    latex,
-    markdown,
-    summaries,
-)
+from reproduce.summaries import difference_markdown, latex, markdown, summaries
 
 CELLS = [{"n_opt": n, "d_opt": "all", "k": k} for n in (128, 256) for k in (4, 8)]
 

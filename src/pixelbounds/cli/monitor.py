@@ -140,7 +140,7 @@ def pool_command(
 
     Example: pixelbounds monitor pool north.json south.json
     """
-    from ..monitoring.pooled import pooled
+    from ..monitoring.status import pooled
     from ..storage.files import strict_json
 
     result = pooled({path.stem: strict_json(path.read_bytes()) for path in summaries}, false_alarm)

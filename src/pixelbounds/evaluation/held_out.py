@@ -33,19 +33,10 @@ _FEW = 0.1  # of the mean number of a stratum's pixels: a unit with fewer says n
 
 
 def evaluate(
-    truth: Any,
-    interval: Interval,
-    *,
-    samples: Any = None,
-    sample_axis: int = 1,
-    groups: Any = None,
-    units: Any = None,
-    calibration: Calibration | None = None,
-    promises: Sequence[Promise] | None = None,
-    limits: Any = None,
-    confidence_level: float = 0.95,
-    seed: Any = 0,
-) -> Evaluation:
+    truth: Any, interval: Interval, *, samples: Any = None, sample_axis: int = 1, groups: Any = None, units: Any = None,
+    calibration: Calibration | None = None, promises: Sequence[Promise] | None = None, limits: Any = None,
+    confidence_level: float = 0.95, seed: Any = 0,
+) -> Evaluation:  # fmt: skip
     """Risk and length of intervals on images: truth (n, *pixels), Interval of the same shape -> Evaluation.
 
     Images of different sizes are lists of arrays; groups and samples are for images of one size.

@@ -3,9 +3,8 @@
 arrivals.py          which images of a call count
 promise_monitors.py  images with their truth: e-processes against every promise
 drift.py             bands without truth: conformal p-values, ranks and test martingales for exchangeability
-status.py            the state of a monitor, in words
+status.py            the state of a monitor, in words; several sites together
 monitor.py           `Monitor`: all of it
-pooled.py            several sites together
 evidence.py          what an anytime calibration has seen
 state_file.py        the file of a monitor or of an anytime calibration
 anytime.py           `AnytimeCalibration`: certified at any time

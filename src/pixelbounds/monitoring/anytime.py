@@ -35,7 +35,7 @@ from ..images.ends import Band
 from ..images.library import Array, singly
 from ..images.measure import Measure
 from ..kernels.bets import min_losses
-from ..storage.files import check_new_file, replace_file
+from ..storage.files import check_new_file, read_file, replace_file
 from ..storage.version import VERSION
 from .arrivals import NewImages, unit_digests
 from .evidence import Check, Evidence
@@ -71,22 +71,11 @@ class AnytimeCalibration:
     """
 
     def __init__(
-        self,
-        truth: Any,
-        band: Band,
-        *,
-        risk_level: float | None = None,
-        promises: Sequence[Promise] | None = None,
-        failure_prob: float = 0.1,
-        method: str | Method = "frontier",
-        units: Any = None,
-        labels: Any = None,
-        features: Any = None,
-        limits: Any = (0.0, 1.0),
-        measure: Measure | None = None,
-        expected: int | None = None,
+        self, truth: Any, band: Band, *, risk_level: float | None = None, promises: Sequence[Promise] | None = None,
+        failure_prob: float = 0.1, method: str | Method = "frontier", units: Any = None, labels: Any = None,
+        features: Any = None, limits: Any = (0.0, 1.0), measure: Measure | None = None, expected: int | None = None,
         seed: Any = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         target, method, rng = target_of(risk_level, promises, failure_prob), method_of(method), check_generator(seed)
         data, risks = CalibrationData(truth, band, units, labels, features, limits, measure).with_promises(target)
         if not all(risk.counts_only for risk in risks):
@@ -217,8 +206,7 @@ class AnytimeCalibration:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state, aside first and then in place: whatever happens, the file holds the old state or the new."""
-        target = check_new_file(path, "anytime calibration")
-        replace_file(target, self.to_bytes())
+        replace_file(check_new_file(path, "anytime calibration"), self.to_bytes())
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "file", family: Family | None = None) -> AnytimeCalibration:
@@ -230,8 +218,7 @@ class AnytimeCalibration:
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, family: Family | None = None) -> AnytimeCalibration:
         """Read a state that `save` wrote; a user's own family must be given again."""
-        with open(path, "rb") as file:
-            return cls.from_bytes(file.read(), str(path), family)
+        return cls.from_bytes(read_file(path, "anytime calibration"), str(path), family)
 
 
 def _as_asked(data: CalibrationData, risks: Sequence[RiskTarget], *, fits: bool) -> tuple[CertifiedPromise, ...]:

@@ -9,7 +9,7 @@ these are not all alike.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,14 +54,9 @@ class NewImages:
 class Counted:
     """What was counted: images, digests of the names of units (u,), and of names and contents of calls (b, 2)."""
 
-    images: int
-    units: Array
-    batches: Array
-
-    @classmethod
-    def nothing(cls) -> Counted:
-        """Before any call."""
-        return cls(0, np.empty(0, np.uint64), np.empty((0, 2), np.uint64))
+    images: int = 0
+    units: Array = field(default_factory=lambda: np.empty(0, np.uint64))
+    batches: Array = field(default_factory=lambda: np.empty((0, 2), np.uint64))
 
     def arrivals(self, names: Any, batch: str | None, *arrays: Any, runner: Runner) -> NewImages:
         """Which images of a call count, from the names of their units, if any, that of the batch, and the images."""

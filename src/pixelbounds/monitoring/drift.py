@@ -129,14 +129,9 @@ class DriftMartingale:
         """After another image (unit)."""
         rank = self.ranks.rank(value, uniforms)
         e_process = self.e_process.update(log_rank_factors(rank.low, rank.high))
-        return replace(
-            self,
-            ranks=self.ranks.update(rank.cell),
-            e_process=e_process,
-            recent=np.append(self.recent, rank.p_value)[-RECENT:],
-            total=self.total + value,
-            changed=self.changed or bool(e_process.log_e_value >= np.log(1 / failure_prob)),
-        )
+        changed = self.changed or bool(e_process.log_e_value >= np.log(1 / failure_prob))
+        recent, ranks = np.append(self.recent, rank.p_value)[-RECENT:], self.ranks.update(rank.cell)
+        return DriftMartingale(self.name, ranks, e_process, recent, self.total + value, changed)
 
     @property
     def status(self) -> StatisticStatus:

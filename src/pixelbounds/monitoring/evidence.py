@@ -78,10 +78,10 @@ class Evidence:
         e_processes = tuple(
             PathEProcess.new(x.level, start.failure_prob, len(path), binary=x.kind == "tail") for x in start.promises
         )
-        nothing, rows = Counted.nothing(), np.empty((0, len(STATISTICS)), np.float32)
+        rows = np.empty((0, len(STATISTICS)), np.float32)
         return cls(
             start, path, shares, units is not None, e_processes, np.zeros(len(e_processes)),
-            nothing if units is None else replace(nothing, units=units), 0, image_hashes, digest,
+            Counted() if units is None else Counted(units=units), 0, image_hashes, digest,
             np.empty((0, 3), np.int64), rows, rows,
         )  # fmt: skip
 

@@ -80,8 +80,8 @@ class Monitor:
         self._seed = int(self._digest[:16], 16)  # of what breaks ties
         self.drift: tuple[DriftMartingale, ...] = drift_martingales(calibration.reference, self._seed)
         self.broken = False
-        self.with_truth = Counted.nothing()
-        self.without_truth = Counted.nothing()
+        self.with_truth = Counted()
+        self.without_truth = Counted()
         self.history = np.empty((0, len(self._row(0.0))))  # one row for each call
 
     def __repr__(self) -> str:

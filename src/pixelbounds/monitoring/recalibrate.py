@@ -40,23 +40,11 @@ _FALSE_REFUSAL = 1e-6  # of weights that are likelihood ratios, for their mean
 
 
 def recalibrate(
-    truth: Any,
-    band: Band,
-    *,
-    weights: Any,
-    max_weight: float,
-    risk_level: float | None = None,
-    promises: Sequence[Promise] | None = None,
-    failure_prob: float = 0.1,
-    bound: Any = "betting",
-    method: str | Method = "frontier",
-    units: Any = None,
-    labels: Any = None,
-    features: Any = None,
-    limits: Any = (0.0, 1.0),
-    measure: Measure | None = None,
-    seed: Any = 0,
-) -> Calibration:
+    truth: Any, band: Band, *, weights: Any, max_weight: float, risk_level: float | None = None,
+    promises: Sequence[Promise] | None = None, failure_prob: float = 0.1, bound: Any = "betting",
+    method: str | Method = "frontier", units: Any = None, labels: Any = None, features: Any = None,
+    limits: Any = (0.0, 1.0), measure: Measure | None = None, seed: Any = 0,
+) -> Calibration:  # fmt: skip
     """Calibrate for a shifted source, on images of the old one; other arguments are those of `pixelbounds.calibrate`.
 
     weights       likelihood ratio of the new source to the old one at each image, (n,), known and not estimated from

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass, replace
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..calibration.losses import Loss
 from ..calibration.paths.path import Path
 from ..images.checks import check_count
 from ..images.library import Array
-from ..storage.files import check_new_file, replace_file, seal, unseal
+from ..storage.files import check_new_file, read_file, replace_file, seal, unseal
 from .evidence import Evidence
 from .monitor import Monitor
 
@@ -123,9 +122,7 @@ def save_monitor(monitor: Monitor, path: str | os.PathLike[str]) -> None:
 
 def load_monitor(path: str | os.PathLike[str], *, loss: Loss | None = None, family: Family | None = None) -> Monitor:
     """Read what `save_monitor` wrote; a user's own loss and family must be given again, for a file holds no code."""
-    if not FilePath(path).is_file():
-        raise ValueError(f"there is no monitor at {str(path)!r}; make one of a calibration")
-    return monitor_from_bytes(FilePath(path).read_bytes(), str(path), loss=loss, family=family)
+    return monitor_from_bytes(read_file(path, "monitor"), str(path), loss=loss, family=family)
 
 
 def monitor_from_bytes(

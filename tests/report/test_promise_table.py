@@ -16,7 +16,7 @@ from pixelbounds.report.pack import REGIONS
 from pixelbounds.report.promise_table import promise_rows
 from pixelbounds.workflows.calibrate import calibrate_files
 from pixelbounds.workflows.report import report_files
-from pixelbounds.workflows.request import HeldOutFiles, Request
+from pixelbounds.workflows.request import HeldOutFiles, ReportOptions, Request
 
 
 def test_each_promise_has_a_row_with_all_that_is_known(tmp_path):
@@ -88,8 +88,8 @@ def test_a_page_of_files_outlines_what_is_promised_in_words(tmp_path):
     calibrate_files(tmp_path / "old.npy", tmp_path / "old.npz", cal, Request(promises=said, method="rcps"))
     page = tmp_path / "page.html"
     files = HeldOutFiles(tmp_path / "new.npy", tmp_path / "new.npz", cal, promises=said)
-    report_files(files, page, title="Test", examples=[3])
-    (found,) = data_of(page)["examples"]
+    report_files(files, page, ReportOptions(title="Test", examples=30))
+    (found,) = (x for x in data_of(page)["examples"] if x["name"] == "image 3")
     assert found["regions"] == ["edges"]
     outlined = decode(found["layers"]["regions_0"], (12, 12)).astype(bool)
     assert np.array_equal(outlined, pb.regions.edges(truth[63:64], top=0.2)[0])

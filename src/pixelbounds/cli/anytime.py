@@ -92,13 +92,8 @@ def anytime_status_command(state: _State, out: _Out = None) -> Outcome:
 
 
 def _outcome(
-    state: Path,
-    anytime: AnytimeCalibration,
-    out: Path | None,
-    rows: dict[str, str] | None = None,
-    **counts: int,
-) -> Outcome:
-    """The state of an anytime calibration."""
+    state: Path, anytime: AnytimeCalibration, out: Path | None, rows: dict[str, str] | None = None, **counts: int,
+) -> Outcome:  # fmt: skip
     calibration, checks = anytime.certified, len(anytime.checks)
     facts = {
         "certified": calibration is not None, "guarantee": None if calibration is None else calibration.guarantee,

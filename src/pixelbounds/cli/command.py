@@ -153,14 +153,9 @@ def flowing(text: str) -> str:
 
 
 def table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    text: Sequence[str] = (),
-    title: str | None = None,
-    caption: str | None = None,
-    style: Callable[[int], str] = lambda row: "",
-) -> Table:
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, text: Sequence[str] = (), title: str | None = None,
+    caption: str | None = None, style: Callable[[int], str] = lambda row: "",
+) -> Table:  # fmt: skip
     """A table: the first column and those named in `text` to the left, numbers to the right."""
     left: Any = {"title_justify": "left", "caption_justify": "left"}
     made = Table(title=title, caption=caption, box=None, padding=(0, 2), header_style="dim", **left)
@@ -245,7 +240,6 @@ def _show(outcome: Outcome, machine: bool, notes: list[str]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: arrays and NumPy's numbers, and paths."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
@@ -254,7 +248,6 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def _messages(debug: bool, machine: bool, stopped: str, given: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Warnings become notes, errors become messages and exit codes."""
     notes: list[str] = []
 
     def note(message: Warning | str, category: type[Warning], *where: Any) -> None:

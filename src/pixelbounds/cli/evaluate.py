@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 @command("evaluate")
 def evaluate_command(
-    given: HeldOutFiles,
-    read: ReadOptions,
-    large: Resources,
-    force: Force = False,
-) -> Outcome:
+    given: HeldOutFiles, read: ReadOptions, large: Resources, force: Force = False,
+) -> Outcome:  # fmt: skip
     """Check intervals against the truth of images that had no part in their calibration.
 
     With --calibration images that calibrated are refused. Exit code 1: the images contradict the calibration, even at

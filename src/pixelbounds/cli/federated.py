@@ -11,21 +11,17 @@ from ..calibration.words import number_of
 from ..workflows.request import (
     FEDERATED,
     NO_HOLES,
-    BandPath,
     Force,
     ReadOptions,
-    Regions,
     Request,
     Resources,
-    Truth,
+    SiteOptions,
     method_option,
 )
 from .command import Outcome, certified, command, in_short, written
 
-_Site = Annotated[str, typer.Option(help="Name by which the others know this site.")]
 _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]
 _KEY = "The key that all sites share, of `federated key`: a unit (patient) that is at two sites is recognised."
-_LeastCount = Annotated[int, typer.Option(help="Counts of fewer pixels are not reported; see docs/federated.md.")]
 _SHARED = "A unit (patient) at two sites: refuse, or join its images into one."
 _BANDS_OUT = "A .zarr for the bands of samples, to be given in later rounds."
 
@@ -45,15 +41,11 @@ def key_command(out: Annotated[Path, typer.Option(help="A new file, which its ow
 
 @command("announce")
 def announce_command(
-    truth: Truth,
-    bands: BandPath,
-    site: _Site,
+    here: SiteOptions,
     out: _Sent,
     read: Annotated[ReadOptions, NO_HOLES],
     large: Resources,
     bands_out: Annotated[Path | None, typer.Option(help=_BANDS_OUT)] = None,
-    region: Regions = None,
-    least_count: _LeastCount = 1,
     unit_key: Annotated[Path | None, typer.Option(help=_KEY)] = None,
     force: Force = False,
 ) -> Outcome:
@@ -66,29 +58,25 @@ def announce_command(
 
     target = check_target(out, (".safetensors",), replace=force)
     with large.reporting("counting") as resources:
-        files = SiteFiles(truth, bands, region or (), read.reading(), resources)
-        message = announce_files(files, site, target, bands_out=bands_out, least_count=least_count, unit_key=unit_key)
+        files = SiteFiles(here, read.reading(), resources)
+        message = announce_files(files, target, bands_out=bands_out, unit_key=unit_key)
     count, units, regions = (message.text[name] for name in ("images", "units", "regions"))
-    facts = {"site": site, "images": count, "units": units, "least_count": least_count, "regions": regions}
+    facts = {"site": here.site, "images": count, "units": units, "least_count": here.least_count, "regions": regions}
     facts |= {"unit_key": unit_key is not None, "file": str(out)}
     rows = {"images": str(count), "units": str(units or "every image is its own")}
-    rows |= {"regions": ", ".join(f"{x['name']} ({x['place']})" for x in regions)} if region else {}
+    rows |= {"regions": ", ".join(f"{x['name']} ({x['place']})" for x in regions)} if here.region else {}
     rows |= {} if bands_out is None else {"bands": f"{bands_out}; give them to `federated answer`"}
-    text = f"Site {site} has {number_of(count, 'image')}; send {out} to the coordinator."
-    return in_short(facts, text, {**rows, **_small_counts(least_count), "written": written(out)})
+    text = f"Site {here.site} has {number_of(count, 'image')}; send {out} to the coordinator."
+    return in_short(facts, text, {**rows, **_small_counts(here.least_count), "written": written(out)})
 
 
 @command("answer")
 def answer_command(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What the coordinator sent.")],
-    truth: Truth,
-    bands: BandPath,
-    site: _Site,
+    here: SiteOptions,
     out: _Sent,
     read: Annotated[ReadOptions, ("units", "kind", "truth_key", "window", "raw", "limits")],
     large: Resources,
-    region: Regions = None,
-    least_count: _LeastCount = 1,
     force: Force = False,
 ) -> Outcome:
     """Count what a plan asks for on this site's images, and write the tables; options as they were announced.
@@ -100,16 +88,15 @@ def answer_command(
 
     target = check_target(out, (".safetensors",), replace=force)
     with large.reporting("counting") as resources:
-        files = SiteFiles(truth, bands, region or (), read.reading(), resources)
-        request, message = answer_files(files, plan, site, target, least_count=least_count)
+        request, message = answer_files(SiteFiles(here, read.reading(), resources), plan, target)
     number = request.text["round"]
     tables = [{"name": name, "shape": x.shape, "dtype": str(x.dtype)} for name, x in message.tables.items()]
-    facts = {"site": site, "round": number, "statistic": request.text["statistic"], "tables": tables}
-    facts |= {"least_count": least_count, "file": str(out)}
+    facts = {"site": here.site, "round": number, "statistic": request.text["statistic"], "tables": tables}
+    facts |= {"least_count": here.least_count, "file": str(out)}
     shapes = "; ".join(f"{x['name']} {' x '.join(map(str, x['shape']))} {x['dtype']}" for x in tables)
     rows = {"reports": question_in_words(request), "tables": shapes or "none"}
-    rows |= {**_small_counts(least_count), "written": written(out)}
-    return in_short(facts, f"Site {site} answers round {number}; send {out} to the coordinator.", rows)
+    rows |= {**_small_counts(here.least_count), "written": written(out)}
+    return in_short(facts, f"Site {here.site} answers round {number}; send {out} to the coordinator.", rows)
 
 
 @command("begin")
@@ -192,6 +179,5 @@ def _next_round(study: Any, folder: Path) -> Outcome:
 
 
 def _small_counts(least_count: int) -> dict[str, str]:
-    """The row that says which counts are suppressed, where some are."""
     words = f"below {least_count} pixels reported as 0, misses rounded up to multiples of {least_count}"
     return {"small counts": words} if least_count > 1 else {}

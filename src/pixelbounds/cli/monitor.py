@@ -86,7 +86,6 @@ def monitor_status_command(state: _State) -> Outcome:
 
 
 def _outcome(status: Status, state: Path) -> Outcome:
-    """The sentence, then what was seen."""
     rows = {"seen": f"{status.images} images with truth, {status.drift_images} without"}
     if status.repeated:
         rows["not counted"] = f"{status.repeated} images of a batch that was counted before (new ones: --batch NAME)"

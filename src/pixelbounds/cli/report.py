@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..workflows.request import Force, HeldOutFiles, Identifiers, ReadOptions, Resources
-from .command import LAST_PANEL, Outcome, command, written
+from ..workflows.request import Force, HeldOutFiles, ReadOptions, ReportOptions, Resources
+from .command import Outcome, command, written
 from .evaluate import evaluated
 
 _READ = ("miscoverage", "units", "kind", "key", "truth_key", "window", "raw")
@@ -20,14 +20,7 @@ def report_command(
     out: Annotated[Path, typer.Option(help="The page, .html.")],
     read: Annotated[ReadOptions, _READ],
     large: Resources,
-    trust: Annotated[
-        Path | None, typer.Option(help="What pb.trust saved: its mask can be outlined.", rich_help_panel=LAST_PANEL)
-    ] = None,
-    figures: Annotated[Path | None, typer.Option(help="A folder for figures as PDF, SVG and PNG.")] = None,
-    title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars",
-    examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12,
-    note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; several are possible.")] = None,
-    identifiers: Identifiers = "drop",
+    options: ReportOptions,
     force: Force = False,
 ) -> Outcome:
     """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
@@ -39,11 +32,7 @@ def report_command(
     if given.calibration is None:
         raise ValueError("give --calibration, what `pixelbounds calibrate` wrote")
     with large.reporting("reporting") as resources:
-        result, files = report_files(
-            given, out, title=title, figures=figures, trust=trust, notes=note or (),
-            examples=examples, identifiers=identifiers, replace=force,
-            reading=read.reading(), resources=resources,
-        )  # fmt: skip
+        result, files = report_files(given, out, options, reading=read.reading(), replace=force, resources=resources)
     page, *drawn = files
     tables = [] if given.table is None else [given.table]
     named = {"page": [page], "figures": drawn, "table": tables}

@@ -89,7 +89,6 @@ def sample_command(
 
 
 def _range(text: str, n: int) -> range:
-    """START:STOP, either of which may be left out."""
     try:
         start, stop = (int(part) if part.strip() else None for part in text.split(":"))
     except ValueError:

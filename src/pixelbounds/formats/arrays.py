@@ -125,7 +125,6 @@ class Arrays(Mapping[str, Any]):
             self._names = self._opened()
 
     def _opened(self) -> list[str]:
-        """The names of the arrays; a store, or the only array, is opened."""
         if is_store(self.path) or self.path.suffix == ".zarr":
             self._node = zarr.open(GuardedStore(LocalStore(self.path, read_only=True), fill=True), mode="r")
             self.attributes = dict(self._node.attrs)
@@ -249,7 +248,6 @@ def open_arrays(path: Path, key: str | None = None, *, spectra: bool = False) ->
 
 
 def _chosen(arrays: Arrays, key: str | None) -> str:
-    """The name of the images among other arrays."""
     names = [name for name in arrays if arrays.path.suffix == ".npz" or arrays[name].ndim > 1]
     images = [name for name in names if name not in (*_PER_IMAGE, SOURCE, ABOUT)]
     if key is None and len(images) == 1:

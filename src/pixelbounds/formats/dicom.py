@@ -137,7 +137,6 @@ def _header(file: Path) -> Any:
 
 
 def _check_header(file: Path, header: Any) -> None:
-    """A file holds one grey image of a size that may be held in memory."""
     if "Rows" not in header or "Columns" not in header:
         raise FormatError(
             f"{file} is DICOM without an image ({header.get('Modality', 'no modality')}); move it elsewhere"

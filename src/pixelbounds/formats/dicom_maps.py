@@ -185,7 +185,6 @@ def _put_in_place(data: Any, scan: Scan, k: int, shape: tuple[int, ...]) -> None
 
 
 def _decimals(values: Any) -> list[Any]:
-    """Numbers as decimal strings of at most 16 characters."""
     decimal = needed("pydicom.valuerep").DSfloat
     return [decimal(float(x), auto_format=True) for x in values]
 
@@ -226,7 +225,6 @@ def write_captures(folder: Path, maps: MapsOfScan) -> None:
 
 
 def _capture(maps: MapsOfScan, part: Part, k: int, plane: Array, common: dict[str, Any]) -> Any:
-    """The capture of a slice, but for what its numbers mean."""
     source, header = maps.sources[k], header_of(maps.scan, k)
     directions = np.array(source.ImageOrientationPatient, float).reshape(2, 3)
     axes = np.abs(directions).argmax(axis=1)
@@ -299,7 +297,6 @@ def write_parametric(folder: Path, maps: MapsOfScan) -> dict[str, Any]:
 
 
 def _of_frames(maps: MapsOfScan, part: Part, order: int) -> dict[str, Any]:
-    """Arguments of highdicom for objects of many frames."""
     common = maps.common(PARAMETRIC, part, order)
     return common | {
         "source_images": maps.sources,
@@ -324,7 +321,6 @@ def _without_chance(data: Any, maps: MapsOfScan) -> Any:
 
 
 def _parametric(maps: MapsOfScan, part: Part, order: int) -> Any:
-    """The Parametric Map of a part."""
     highdicom, common = needed("highdicom"), _of_frames(maps, part, order)
     frames = part.values.astype(np.float32)
     value, meaning = UCUM.get(part.unit, (part.unit[:16], part.unit))

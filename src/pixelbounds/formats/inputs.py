@@ -382,5 +382,4 @@ def open_marks(path: FilePath, n: int) -> Array:
 
 
 def _together(files: list[Path], reading: Reading) -> Array:
-    """The slices of several scans."""
     return np.concatenate([open_images(file, window=reading.mapping).pixels for file in files])

@@ -171,7 +171,6 @@ def _of_arrays(path: Path) -> bool:
 
 
 def _inside(path: str, labels: tuple[int, ...], numbers: Array) -> Array:
-    """Numbers of a map to bool, checked."""
     if labels:
         if numbers.dtype.kind not in "iub" and not np.array_equal(numbers, np.rint(numbers)):
             raise ValueError(f"{path} holds numbers that are not whole; labels must be whole numbers")

@@ -190,7 +190,6 @@ def _check_free(path: Path, kind: str) -> None:
 
 
 def _replace(new: Path, path: Path) -> None:
-    """Give a finished file its name."""
     with new.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(new, path)
@@ -304,7 +303,6 @@ def _parts(shown: _Shown, scan: Scan) -> list[Part]:
 
 
 def _provenance(about: Mapping[str, Any]) -> str:
-    """What maps were made by, in words that every format can hold."""
     stated = {"written by": f"pixelbounds {VERSION}", **about}
     words = {"calibration": "calibration SHA-256", "source": "bands", "guarantee": "guarantee"}
     said = [f"{words.get(name, name)}: {stated[name]}" for name in ("written by", *words) if stated.get(name)]

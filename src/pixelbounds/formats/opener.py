@@ -66,7 +66,6 @@ def open_images(
 
 
 def _kind(path: Path) -> str:
-    """What lies at a path: arrays, pictures, NIfTI or DICOM."""
     if path.suffix in ARRAY_SUFFIXES or is_store(path):
         return "arrays"
     if path.is_dir():

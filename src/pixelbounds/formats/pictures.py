@@ -40,7 +40,6 @@ def read_pictures(path: Path, *, size: int | None = None, progress: Progress = s
 
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
-    """A file of a zip, unpacked."""
     check_allowed(checked_member(archive, name, path).file_size, f"{path}: {name} unpacks")
     try:
         return io.BytesIO(archive.read(name))

@@ -105,7 +105,6 @@ def _scan_of(file: Path, data: Any, scans: tuple[Scan, ...]) -> Scan:
 
 
 def _lay(file: Path, data: Any, scan: Scan, labels: Array) -> None:
-    """Put the frames of a segmentation on the slices of a scan, in place."""
     try:
         frames = data.pixel_array
         shared = data.SharedFunctionalGroupsSequence[0] if "SharedFunctionalGroupsSequence" in data else {}

@@ -281,7 +281,6 @@ class FileRows:
 
 
 def _unpacked(x: Any, start: int, stop: int) -> Array:
-    """What zarr reads; where it fails, the chunk is named."""
     try:
         return np.asarray(x[start:stop])
     except BadChunk:
@@ -339,7 +338,6 @@ _THREAD = threading.local()
 
 
 def _reused(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array of this thread's, as it was left."""
     memory: Array | None = getattr(_THREAD, "memory", None)
     size = prod(shape) * dtype.itemsize
     if memory is None or len(memory) < size:

@@ -83,7 +83,6 @@ def read_file(path: str | os.PathLike[str], what: str) -> bytes:
 
 
 def _new_file(folder: Path) -> tuple[Path, int]:
-    """A new file of no other's name, held, and its handle."""
     while True:
         aside = folder / f".pixelbounds.{uuid4().hex}.part"
         handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
@@ -214,7 +213,6 @@ def aside(path: Path) -> Iterator[Path]:
 
 
 def _new_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder of no other's name, held."""
     while True:
         folder = parent / f".pixelbounds.{uuid4().hex}.part"
         folder.mkdir(mode=0o700)

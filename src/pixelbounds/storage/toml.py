@@ -177,7 +177,6 @@ def _explain(model: Any, source: str, text: str, error: Any) -> str:
 
 
 def _fields(table: Any) -> dict[str, Any]:
-    """The fields of a table by the names that a file gives them."""
     return {} if table is None else {field.alias or name: field for name, field in table.model_fields.items()}
 
 

@@ -165,7 +165,6 @@ def _applied(
 def _about(
     calibration: Calibration, digest: str, measure: Measure | None, masks: MaskRules, patients: str | None
 ) -> dict[str, Any]:
-    """What intervals say of themselves."""
     about = {
         "guarantee": calibration.guarantee, "risk_level": calibration.risk_level,
         "claim": StoredGuarantee.of(calibration).state(),
@@ -178,7 +177,6 @@ def _about(
 
 
 def _files(out: Path, written: Path) -> tuple[Path, ...]:
-    """What was written: a file or store, all maps of NIfTI, all series of a folder of DICOM."""
     if out.name.endswith(NIFTI_SUFFIXES):
         return tuple(maps_of(out))
     return tuple(sorted(written.iterdir())) if written.is_dir() and written.suffix != ".zarr" else (written,)
@@ -358,7 +356,6 @@ def _check_there(there: Array | None, start: int, stop: int) -> None:
 
 
 def _known_at(known: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
-    """What is known of images start..stop."""
     return {name: None if x is None else rows_of(x, start, stop) for name, x in known.items()}
 
 
@@ -367,5 +364,4 @@ def _digests(known: dict[str, Any]) -> list[Array]:
 
 
 def _means(x: Array) -> Array:
-    """Mean of each image, (n, *pixels) -> (n,)."""
     return np.asarray(np.mean(x.reshape(len(x), -1), axis=1, dtype=np.float64))

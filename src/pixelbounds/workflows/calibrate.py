@@ -221,7 +221,6 @@ def bands_store(
 
 
 def _lengths(calibration: Calibration, band: Band, features: Any, labels: Any) -> Lengths:
-    """Lengths on a few of the images of a band, evenly among them."""
     sizes = sizes_of(band.lower)
     count = int(np.clip(_LENGTH_PIXELS // max(1, int(sizes.mean())), 1, min(_LENGTH_IMAGES, len(band))))
     numbers = np.unique(np.linspace(0, len(band) - 1, count).round().astype(int)).tolist()

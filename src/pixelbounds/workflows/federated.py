@@ -25,28 +25,27 @@ from ..formats.opener import check_target
 from ..storage.files import replace_file
 from ..storage.toml import TomlSection, read_toml
 from .promise_words import PromiseText, named_regions
-from .request import Request, Resources
+from .request import Request, Resources, SiteOptions
 
 
 @dataclass(frozen=True, eq=False)
 class SiteFiles:
-    """Truth and bands of a site as they lie in files, its regions in words, and how they are read."""
+    """What a site gives, and how it is read."""
 
-    truth: Path
-    bands: Path
-    regions: Sequence[str]
+    given: SiteOptions
     reading: Reading
     resources: Resources
 
     @contextmanager
     def opened(self, bands_out: Path | None = None) -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
         """Truth and band, and what else is announced. Every round reads them again, so bands must be bands."""
+        regions = self.given.region
         with running(**vars(self.resources)) as execution:
-            images, made, limits = open_pair(self.truth, self.bands, self.reading, execution)
+            images, made, limits = open_pair(self.given.truth, self.given.bands, self.reading, execution)
             if made.samples is not None and bands_out is None:
                 raise ValueError(
-                    f"{self.bands} holds samples, of which every round would make bands again; keep them once with "
-                    "`federated announce --bands-out bands.zarr`, and give those"
+                    f"{self.given.bands} holds samples, of which every round would make bands again; keep them once "
+                    "with `federated announce --bands-out bands.zarr`, and give those"
                 )
             if bands_out is not None and (made.samples is None or not bands_out.exists()):
                 check_target(bands_out, (".zarr",), replace=False)
@@ -55,26 +54,25 @@ class SiteFiles:
                 "units": open_units(images, self.reading),
                 "limits": limits,
                 "measure": images.measure or made.measure,
-                "regions": named_regions(self.regions, images, self.reading) if self.regions else None,
+                "regions": named_regions(regions, images, self.reading) if regions else None,
             }
             yield (images.pixels, band), given
 
 
-def announce_files(
-    files: SiteFiles, site: str, target: Path, *, bands_out: Path | None, least_count: int, unit_key: Any
-) -> Message:
+def announce_files(files: SiteFiles, target: Path, *, bands_out: Path | None, unit_key: Any) -> Message:
     """Announce the images of a site, into a file."""
+    site, least_count = files.given.site, files.given.least_count
     with files.opened(bands_out) as (images, given):
         message = announce(*images, site=site, least_count=least_count, unit_key=unit_key, **given)
     message.save(target)
     return message
 
 
-def answer_files(files: SiteFiles, plan: Path, site: str, target: Path, *, least_count: int) -> tuple[Message, Message]:
+def answer_files(files: SiteFiles, plan: Path, target: Path) -> tuple[Message, Message]:
     """Answer a plan at a site, into a file: the plan and the answer."""
     message = expect(plan, "plan")
     with files.opened() as (images, given):
-        reply = answer(message, *images, site=site, least_count=least_count, **given)
+        reply = answer(message, *images, site=files.given.site, least_count=files.given.least_count, **given)
     reply.save(target)
     return message, reply
 
@@ -94,7 +92,6 @@ def _check_new(folder: Path) -> None:
 
 
 def _asked(request: Request, shared_units: str) -> dict[str, Any]:
-    """Arguments of `begin`; groups are a name, or a calibration file whose groups are used again."""
     groups = request.groups
     grouping = groups if groups is None or groups == "band" else load_calibration(groups).grouping
     return {
@@ -107,7 +104,6 @@ def _asked(request: Request, shared_units: str) -> dict[str, Any]:
 
 
 def _promises_of_sites(texts: Sequence[PromiseText]) -> list[Promise] | None:
-    """The promises; their regions are at the sites."""
     for text in texts:
         if text.region is not None:
             raise ValueError(
@@ -203,7 +199,7 @@ class SiteImages:
         reading = Reading(
             units=units, kind=said.kind, truth_key=said.truth_key, raw=said.raw, window=window, limits=limits
         )
-        files = SiteFiles(file.resolve(said.truth), file.resolve(said.bands), said.region, reading, Resources())
-        with files.opened() as (images, given):
+        here = SiteOptions(file.resolve(said.truth), file.resolve(said.bands), site, said.region, said.least_count)
+        with SiteFiles(here, reading, Resources()).opened() as (images, given):
             key = None if said.unit_key is None else file.resolve(said.unit_key)
             yield images, {**given, "least_count": said.least_count, "unit_key": key}

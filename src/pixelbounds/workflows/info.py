@@ -60,7 +60,6 @@ def _about_calibration(data: bytes, name: str) -> About:
 
 
 def _facts_of(calibration: Calibration, *names: str) -> dict[str, Any]:
-    """The promises of a calibration, and some of its facts."""
     promises = [
         {"name": p.name, "kind": p.kind, "at_most": p.at_most, "seen": p.risk, "certifying": p.certifying}
         for p in calibration.promises
@@ -138,7 +137,6 @@ def _about_run(path: Path) -> About:
 
 
 def _about_data(path: Path) -> About:
-    """Arrays, maps or images: a run, intervals, bands, or images with their units."""
     about, role = stated_by(path), role_of(path)
     if about and role != "intervals" and about.get("kind") != "bands":
         return _about_run(path)
@@ -164,7 +162,6 @@ def _shape(x: Any) -> str:
 
 
 def _about_images(path: Path) -> dict[str, Any]:
-    """What a file or folder of images holds, part by part where it holds lower and upper."""
     parts = [part for part in MAP_PARTS if written_scans(path, part)]
     images = {part or "images": open_images(path, window=None, part=part) for part in parts or (None,)}
     first = next(iter(images.values()))

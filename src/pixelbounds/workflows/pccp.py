@@ -98,7 +98,6 @@ def check_protocol(protocol: FilePath, calibration: FilePath) -> dict[str, str]:
 
 
 def _in_words(promises: Sequence[Any], weighting: str) -> list[str]:
-    """Promises as asked for, or as certified, in the same words."""
     rows = []
     for one in promises:
         level, where = level_in_words(one.at_most), one.name or ALL_PIXELS

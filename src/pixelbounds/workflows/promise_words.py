@@ -175,7 +175,6 @@ def region_texts(texts: Sequence[str]) -> dict[str, Region]:
 
 
 def _read(model: Any, label: str, start: dict[str, str], pairs: Sequence[str], example: str) -> Any:
-    """A text as a model: what comes first, then key=value."""
     values = dict(start)
     for pair in pairs:
         key, equals, value = (x.strip() for x in pair.partition("="))
@@ -249,7 +248,6 @@ def _within(region: Region, maps: Mapping[Path, Any], truth: Any, take: Take) ->
 
 
 def _built(region: Region, truth: Array) -> Array:
-    """A region of the truth: (k, *pixels) -> bool."""
     if region.place in ("organ", "background"):
         mask = (truth > 0) == (region.place == "organ")
     else:

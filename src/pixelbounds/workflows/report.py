@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -15,51 +14,43 @@ from ..evaluation.evaluation import Evaluation
 from ..formats.arrays import FilePath, Reading
 from ..formats.maps import keeps
 from ..formats.opener import check_target
-from ..images.checks import check_count
 from ..images.ends import Interval
 from ..report.example import Example, examples_of
 from ..report.figures import save_figures
 from ..report.page import write_report
 from .evaluate import Evaluated, HeldOut, HeldOutFiles, held_out, table_of
-from .request import Resources
+from .request import ReportOptions, Resources
 
 
 def report_files(
-    files: HeldOutFiles, out: FilePath, *, title: str, figures: FilePath | None = None, trust: FilePath | None = None,
-    examples: int | Sequence[int] = 12, reading: Reading = Reading(), notes: Sequence[str] = (),
-    identifiers: str = "drop", replace: bool = False, resources: Resources = Resources(),
+    files: HeldOutFiles, out: FilePath, options: ReportOptions = ReportOptions(), *, reading: Reading = Reading(),
+    replace: bool = False, resources: Resources = Resources(),
 ) -> tuple[Evaluated, list[Path]]:  # fmt: skip
     """Evaluate, and write the page, and figures where a folder for them is given; all their paths.
 
-    Images that calibrated are refused.
-
-    trust          what `pb.trust` saved: its mask can be outlined
-    examples       how many images to show, from the best covered to the worst, or which; the worst open from a table
-    identifiers    `keep` names of files and units, or `drop` them: images and units are numbered
+    Images that calibrated are refused. Where identifiers are dropped, images and units are numbered.
     """
-    who = keeps(identifiers)
-    target = check_target(out, (".html",), replace=replace, inputs=(*files.reads, trust))
-    mask = None if trust is None else load_trust(trust)
+    who = keeps(options.identifiers)
+    target = check_target(out, (".html",), replace=replace, inputs=(*files.reads, options.trust))
+    mask = None if options.trust is None else load_trust(options.trust)
     rows = files.check_table(replace=replace)
     with held_out(files, reading, resources, names=who) as judged:
         if rows is not None:
             table_of(judged, rows, files.structures)
-        pictures = _examples(judged, shown(judged.result.evaluation, examples), mask, names=who)
+        pictures = _examples(judged, shown(judged.result.evaluation, options.examples), mask, names=who)
     evaluation = judged.result.evaluation
     about: dict[str, Any] = {"calibration": judged.calibration, "evaluation": evaluation, "examples": pictures}
-    notes = notes if mask is None else [*notes, f"Trusted pixels: {mask.guarantee}"]
-    drawn = [] if figures is None else save_figures(figures, **about)
-    return judged.result, [write_report(target, title=title, notes=notes, **about), *drawn]
+    notes = [*(options.note or ()), *(() if mask is None else (f"Trusted pixels: {mask.guarantee}",))]
+    drawn = [] if options.figures is None else save_figures(options.figures, **about)
+    return judged.result, [write_report(target, title=options.title, notes=notes, **about), *drawn]
 
 
-def shown(evaluation: Evaluation, examples: int | Sequence[int]) -> list[int]:
-    """Images to look at: those named, or so many from the best covered to the worst.
+def shown(evaluation: Evaluation, examples: int) -> list[int]:
+    """So many images to look at, from the best covered to the worst.
 
     Of six or more a third are the worst, so that what opens from the table of the worst images is on the page.
     """
     n = len(evaluation.by_image)
-    if not isinstance(examples, int):
-        return [check_count(i, "image", least=0, most=n - 1) for i in examples]
     ranked = evaluation.worst(n)[::-1]
     count = min(n, examples)
     worst = count // 3 if count >= 6 else 0
@@ -68,7 +59,6 @@ def shown(evaluation: Evaluation, examples: int | Sequence[int]) -> list[int]:
 
 
 def _examples(held: HeldOut, chosen: list[int], trust: TrustMask | None, *, names: bool) -> list[Example]:
-    """Examples of some images, with all that the files hold of them, their names where that is asked for."""
     examples = []
     for i in chosen:
         at = slice(i, i + 1)

@@ -148,6 +148,19 @@ class Request:
 
 
 @dataclass(frozen=True)
+class SiteOptions:
+    """Truth and bands of a site of a federated study, its regions in words, and what it keeps to itself."""
+
+    truth: Truth
+    bands: BandPath
+    site: Annotated[str, typer.Option(help="Name by which the others know this site.")]
+    region: Regions = None
+    least_count: Annotated[
+        int, typer.Option(help="Counts of fewer pixels are not reported; see docs/federated.md.")
+    ] = 1
+
+
+@dataclass(frozen=True)
 class ArrivalOptions:
     """What is known of images that arrive, beside truth and bands; regions are those of promises, on these images."""
 
@@ -235,6 +248,20 @@ class HeldOutFiles:
         return check_target(self.table, (".csv",), replace=replace, inputs=self.reads)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What a page shows beside the numbers."""
+
+    trust: Annotated[
+        Path | None, typer.Option(help="What pb.trust saved: its mask can be outlined.", rich_help_panel="Output")
+    ] = None
+    figures: Annotated[Path | None, typer.Option(help="A folder for figures as PDF, SVG and PNG.")] = None
+    title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars"
+    examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12
+    note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; several are possible.")] = None
+    identifiers: Identifiers = "drop"
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """How files are read; `Reading` has the same names."""
@@ -288,7 +315,6 @@ NO_HOLES = tuple(field.name for field in fields(ReadOptions) if field.name not i
 
 
 def _shares(text: Any) -> float | tuple[float, ...] | None:
-    """A share, or several with commas between them."""
     if text is None:
         return None
     try:

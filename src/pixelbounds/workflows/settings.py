@@ -175,7 +175,6 @@ def check_levels(sde: VESDE, sigma_0: float | None, sigma_top: float | None) -> 
 
 
 def _choice(value: str, names: Any) -> str:
-    """A value that is among some names."""
     if value not in names:
         near = get_close_matches(value, names, 1)
         raise ValueError(f"did you mean {near[0]!r}?" if near else "there is no such name")

@@ -115,7 +115,6 @@ def _memory() -> int:
 
 
 def _parts(file: TrainFile, units: Array) -> dict[str, Array]:
-    """Numbers of the images that `train`, that choose when to stop, and that are `held_out`; units stay whole."""
     data = file.content.data
     share = 0.0 if isinstance(data.validation, str) else data.validation
     parts = training_parts(units, data.held_out, data.seed, validation=share)
@@ -129,7 +128,6 @@ def _parts(file: TrainFile, units: Array) -> dict[str, Array]:
 def _pixels(
     file: TrainFile, images: Any, parts: dict[str, Array], start: _Start, device: Any
 ) -> tuple[Pixels, Pixels | None]:
-    """The images that train and those that choose when to stop, checked, on the device."""
     from ..diffusion.batches import Pixels
     from ..diffusion.trainer import check_shape
 
@@ -154,7 +152,6 @@ _Start = tuple[Any, "VESDE", tuple[float, float], float | None, dict[str, str]]
 
 
 def _new(file: TrainFile, shape: tuple[int, ...]) -> _Start:
-    """A fresh network for images of this shape."""
     from ..diffusion.designs import network_of
     from ..diffusion.regression import regressor
     from ..diffusion.sde import VESDE
@@ -211,7 +208,6 @@ def _tuned(file: TrainFile) -> _Start:
 
 
 def _loss(file: TrainFile, images: Pixels) -> Loss:
-    """The loss of a kind; EDM's weights are worked out of some of the images that train."""
     from ..diffusion.regression import quantile_loss
     from ..diffusion.trainer import score_matching, weighted_matching
 
@@ -228,7 +224,6 @@ def _loss(file: TrainFile, images: Pixels) -> Loss:
 
 
 def _save(file: TrainFile, path: Path, trained: Trained, start: _Start, limits: tuple[float, float]) -> None:
-    """Write the network, with what a sampler must know of its training."""
     from ..diffusion.checkpoint import save_network
 
     training, sde, sigma_0 = file.content.training, start[1], start[3]
@@ -239,7 +234,6 @@ def _save(file: TrainFile, path: Path, trained: Trained, start: _Start, limits: 
 
 
 def _keep_numbers(file: TrainFile, folder: Path, part: str, numbers: Array) -> None:
-    """Write the numbers of the images of a part, unless a run has begun that has others."""
     from ..diffusion.checkpoint import state_files
 
     path, content = folder / f"{part}.npy", BytesIO()

@@ -9,7 +9,7 @@ from skimage.filters import threshold_multiotsu
 import pixelbounds as pb
 from pixelbounds import groups
 from pixelbounds.calibration.data import CalibrationData
-from pixelbounds.calibration.groups.positions import otsu_thresholds
+from pixelbounds.images.regions import otsu_thresholds
 
 
 def test_loss_groups_are_quantiles_of_the_loss():

@@ -9,7 +9,7 @@ from refusals import refuses
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.kernels.bets import HORIZONS, initial_wealth, min_losses
+from pixelbounds.kernels.bets import HORIZONS, INITIAL_WEALTH, min_losses
 
 N, SIZE = 60, 8
 FIT = slice(0, 20)
@@ -32,7 +32,7 @@ def begun(images, **how):
 
 def literal_wealth(losses, level, delta, binary=False):
     """Greatest wealth of all bets together, one loss and one bet at a time."""
-    wealth = initial_wealth().tolist()
+    wealth = INITIAL_WEALTH.tolist()
     best, total, squares = 1.0, 0.5, 0.25
     for i, loss in enumerate(losses):
         for k in range(HORIZONS):

@@ -105,9 +105,6 @@ def any_channel(axis: int | None = None) -> AnyChannel:
     return AnyChannel(axis)
 
 
-# ---------------------------------------------------------------- the table
-
-
 @dataclass(eq=False)
 class LossTable:
     """What every image misses at every point of the path.

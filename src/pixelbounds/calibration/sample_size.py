@@ -159,9 +159,6 @@ def plan(
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- one promise
-
-
 class _Wanted(NamedTuple):
     """A promise before there are images."""
 
@@ -323,9 +320,6 @@ def gamma_quantiles(shares: Array, shape: float) -> Array:
         if (np.abs(step) < 1e-13).all():
             break
     return np.asarray(np.exp(log_x))
-
-
-# ---------------------------------------------------------------- few units
 
 
 def few_units(promise: Any, n: int, failure_prob: float, bound: ConfidenceBound, noun: str) -> tuple[str, ...]:

@@ -206,9 +206,6 @@ def load_trust(path: str | os.PathLike[str]) -> TrustMask:
     return TrustMask(grouping, in_mask, limits, source=source, **{name: text[name] for name in names})
 
 
-# ---------------------------------------------------------------- wrong pixels along the order of groups
-
-
 def _wrong(truth: Array, estimate: Array, band: Band, tolerance: float | None) -> Array:
     if tolerance is None:
         return (truth < band.lower) | (truth > band.upper)

@@ -126,9 +126,6 @@ def length_in_words(length: float, measure: Measure | None) -> str:
     return f"{length:.4f} ({length * measure.window[0]:.4g} {measure.unit or 'in the unit of the files'})"
 
 
-# ---------------------------------------------------------------- short enough
-
-
 def open_ends(lower: Array, upper: Array) -> Array:
     """Which ends of intervals between 0 and 1 lie at the edge of the window: 0, OPEN_BELOW, OPEN_ABOVE or both, uint8.
 

@@ -28,7 +28,7 @@ from .library import (
 )
 from .ragged import Ragged
 
-_LEVELS = 256  # of the histogram that Otsu's threshold cuts
+OTSU_CELLS = 256  # of the histogram that is cut
 _MOST_WEIGHT = 1e100  # of a pixel, so that sums of many stay finite
 
 
@@ -50,7 +50,9 @@ def body(images: Any, threshold: float | None = None) -> Any:
         threshold = check_number(threshold, "threshold")
 
     def of(image: Array) -> Array:
-        least = otsu_threshold(image) if threshold is None else threshold
+        if threshold is None and image.min() == image.max():
+            return np.zeros(image.shape, bool)
+        least = float(otsu_thresholds(image, 2)[0]) if threshold is None else threshold
         parts, count = ndimage.label(image > least)
         if not count:
             return np.zeros(image.shape, bool)
@@ -131,27 +133,24 @@ def edge_strength(images: Array) -> Array:
     return np.sqrt(sum(slopes, np.zeros_like(images)))
 
 
-def otsu_threshold(image: Array) -> float:
-    """The value that parts an image into two of least variance within: (*pixels) -> float.
-
-    >>> 0.1 < otsu_threshold(np.array([0.0, 0.1, 0.8, 0.9])) < 0.8
-    True
-    """
-    low, high = float(image.min()), float(image.max())
-    if low == high:
-        return high
-    counts, cuts = np.histogram(image, bins=_LEVELS, range=(low, high))
-    middles = (cuts[1:] + cuts[:-1]) / 2
-    below = np.cumsum(counts)[:-1]
-    above = image.size - below
-    sums = np.cumsum(counts * middles)
-    apart = sums[:-1] / np.maximum(below, 1) - (sums[-1] - sums[:-1]) / np.maximum(above, 1)
-    between = below * above * apart**2
-    best = np.flatnonzero(between == between.max())  # a gap in the histogram gives many: take its middle
-    return float(cuts[1 + best[len(best) // 2]])
-
-
-# ---------------------------------------------------------------- image by image
+def otsu_thresholds(values: Array, k: int, cells: int = OTSU_CELLS) -> Array:
+    """Exact multi-Otsu thresholds by dynamic programming over a histogram: (*pixels) -> at most k - 1 values."""
+    counts, edges = np.histogram(values, cells)
+    middle = (edges[:-1] + edges[1:]) / 2
+    mass = np.concatenate([[0], np.cumsum(counts)]).astype(np.float64)
+    moment = np.concatenate([[0], np.cumsum(counts * middle)])
+    weight = mass[None, :] - mass[:, None]  # cells i..j-1
+    between = np.where(weight > 0, (moment[None, :] - moment[:, None]) ** 2 / np.maximum(weight, 1), -np.inf)
+    best, cuts = between[0], []
+    for _ in range(k - 1):
+        options = best[:, None] + between
+        cuts.append(options.argmax(axis=0))
+        best = options.max(axis=0)
+    at, thresholds = cells, []
+    for cut in reversed(cuts):
+        at = int(cut[at])
+        thresholds.append(edges[at])
+    return np.unique(thresholds)
 
 
 def _plain(x: Any, name: str) -> Any:

@@ -87,8 +87,6 @@ class Source:
                 f"made, pixelbounds.Band(lower, upper, source=...); see {VALIDITY_DOC}"
             )
 
-    # ------------------------------------------------------------ files
-
     def state(self) -> dict[str, Any]:
         """What a file holds: JSON values, a fraction as text."""
         return {name: str(x) if isinstance(x, Fraction) else x for name, x in self.known.items()}

@@ -7,8 +7,7 @@ included, therefore lies in its own file. Whatever a kernel uses as an index was
 selection.py     order statistics of samples
 values.py        values at the door: finite, in order, within limits; the fingerprint of what was read
 entry_scores.py  entry scores along a path, and exact sums over certifying and fitting images
-bins.py          width, room to the limits and level of the band in cells and bins; bins of a prediction
-neighbours.py    what an image shows around a pixel: window means, slopes
+features.py      width, room to the limits and level of the band in cells and bins; window means, slopes
 trees.py         sums of small decision trees
 intervals.py     ends moved outward by their group's widening
 convex.py        the convex program, group by group; lower hulls

@@ -111,7 +111,7 @@ def bisect(test: Callable[[float], bool], low: float, high: float, *, steps: int
 # ---------------------------------------------------------------- n is unknown, along a path
 
 HORIZONS = 8  # each supposes twice as many losses as the one before
-_FADE = 0.8  # of the initial wealth, from one horizon to the next
+INITIAL_WEALTH = 0.8 ** np.arange(HORIZONS) / (0.8 ** np.arange(HORIZONS)).sum()  # of the bet of each horizon
 _MAX_STAKE = 0.99  # of what a loss of 1 could take: no bet is ever ruined
 _ENOUGH = 1e250  # more wealth than any test needs
 _START = 0.25  # the variance before any loss was seen, as of one loss of 0 or 1
@@ -124,12 +124,6 @@ def min_losses(level: float, failure_prob: float) -> int:
     45
     """
     return ceil(min(log(failure_prob) / log1p(-level), 2.0**53))
-
-
-def initial_wealth() -> Array:
-    """What the bet of each horizon begins with: (HORIZONS,); together 1."""
-    shares = _FADE ** np.arange(HORIZONS)
-    return shares / shares.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +153,7 @@ class PathEProcess:
     @classmethod
     def new(cls, level: float, failure_prob: float, points: int, *, binary: bool = False) -> PathEProcess:
         """Before any loss."""
-        wealth = np.repeat(initial_wealth()[:, None], points, axis=1)
+        wealth = np.repeat(INITIAL_WEALTH[:, None], points, axis=1)
         start = np.zeros(points), np.full(points, _START), np.ones(points)
         return cls(level, failure_prob, 0, wealth, *start, binary)
 

@@ -64,9 +64,6 @@ def _take(found: np.ndarray, space: np.ndarray, low: np.ndarray, high: np.ndarra
         space[j] += (least - least) + (most - most)  # 0 for finite ones, NaN otherwise
 
 
-# ---------------------------------------------------------------- passes over a row of pixels
-
-
 @njit(nogil=True, cache=True)
 def _push(rows: Eight, space: np.ndarray) -> None:
     """Merge eight samples into tails of one block."""
@@ -132,9 +129,6 @@ def _get(x: np.ndarray, j: int) -> Eight:
 def _put(x: np.ndarray, j: int, values: Eight) -> None:
     x[j], x[j + _P], x[j + 2 * _P], x[j + 3 * _P] = values[0], values[1], values[2], values[3]
     x[j + 4 * _P], x[j + 5 * _P], x[j + 6 * _P], x[j + 7 * _P] = values[4], values[5], values[6], values[7]
-
-
-# ---------------------------------------------------------------- networks
 
 
 @njit(nogil=True, cache=True)

@@ -44,8 +44,7 @@ def predict_all(
             for f in range(alike, len(maps)):
                 signed = maps[f, start : start + size]
                 if side == _LOWER:
-                    _negate(signed, value)
-                    signed = value[:size]
+                    signed = np.negative(signed, value[:size])
                 _code(signed, cuts[cut_start[f] : cut_start[f + 1]], codes[f])
             at = len(maps)
             if rooms:
@@ -59,15 +58,6 @@ def predict_all(
             total = out[side, start : start + size]
             total[:] = 0.0
             _add_trees(codes, steps, first, leaf, chosen, size, total)
-
-
-# ---------------------------------------------------------------- values to codes
-
-
-@njit(nogil=True, cache=True)
-def _negate(x: np.ndarray, out: np.ndarray) -> None:
-    for j in range(len(x)):
-        out[j] = -x[j]
 
 
 @njit(nogil=True, cache=True)
@@ -90,9 +80,6 @@ def _code(x: np.ndarray, cuts: np.ndarray, out: np.ndarray) -> None:
             first = np.int8(v > a) + np.int8(v > b) + np.int8(v > c) + np.int8(v > d)
             second = np.int8(v > e) + np.int8(v > f) + np.int8(v > g) + np.int8(v > h)
             out[j] = np.int8(out[j] + first + second)
-
-
-# ---------------------------------------------------------------- codes to leaves, leaves to sums
 
 
 @njit(nogil=True, cache=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...images.checks import check_count
 from ...images.library import Array
-from ...kernels.bins import band_cells, band_labels
+from ...kernels.features import band_cells, band_labels
 from ..block import Block, Grouping, State
 from ..data import CalibrationData, statistic
 from ..families import Family

@@ -98,8 +98,6 @@ class Forest:
         if (found != wanted).any():
             raise refuse("left and right", "must name every other split and every leaf of a tree once")
 
-    # ------------------------------------------------------------ as the kernel takes it
-
     @cached_property
     def _single(self) -> Array:
         """Thresholds in single precision, such that x <= threshold stays the same for every x of that precision."""
@@ -166,8 +164,6 @@ class Forest:
         first = np.concatenate([[0], np.cumsum(np.bincount(whose, minlength=len(self)))])
         return np.concatenate([steps[~pair], alone])[order].astype(np.int16), first
 
-    # ------------------------------------------------------------ files
-
     def state(self) -> dict[str, Array]:
         """What a file must hold, beside the number of columns."""
         return {f"trees.{name}": getattr(self, name) for name in PARTS}
@@ -179,9 +175,6 @@ class Forest:
         if missing:
             raise refuse("trees", f"lack {', '.join(missing)}")
         return cls(columns, *(arrays[f"trees.{name}"] for name in PARTS)).checked()
-
-
-# ---------------------------------------------------------------- from LightGBM
 
 
 def forest_of(booster: Any) -> Forest:

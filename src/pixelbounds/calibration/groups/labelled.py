@@ -121,9 +121,6 @@ def _flat(block: Any) -> Array:
     return np.asarray(block.labels.reshape(-1), np.int64)
 
 
-# ---------------------------------------------------------------- fitting
-
-
 @remembered
 def fit_labelled_groups(
     pairs: CalibrationData, images: Array, inner: Grouping, *, runs: int = 8, least: int = 1024

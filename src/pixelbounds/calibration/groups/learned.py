@@ -19,9 +19,8 @@ import numpy as np
 
 from ...images.checks import check_count, check_generator, check_open_unit
 from ...images.library import Array, spatial_axes
-from ...kernels.bins import prediction_labels
 from ...kernels.entry_scores import LOWER, UPPER
-from ...kernels.neighbours import add_squared_slope, width_and_level, window_means
+from ...kernels.features import add_squared_slope, prediction_labels, width_and_level, window_means
 from ...kernels.trees import predict_all
 from ..block import Block, Grouping, State, all_entries
 from ..data import CalibrationData

@@ -14,13 +14,13 @@ import numpy as np
 from ...images.checks import check_choice, check_count
 from ...images.foreign import as_plain_array
 from ...images.library import Array, library_of, to_numpy
+from ...images.regions import OTSU_CELLS, otsu_thresholds
 from ..block import Block, Grouping, State
 from ..data import NO_GRID, CalibrationData
 from ..provenance import remembered
 from .contract import whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
-_CELLS = 256  # of the histogram that multi-Otsu cuts
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +59,6 @@ class Partition(Grouping):
         return cls(without_gaps(labels, "labels"))
 
 
-# ---------------------------------------------------------------- fitting
-
-
 def loss_map(pairs: CalibrationData, images: Array, loss: str = "l01") -> Array:
     """Mean loss of each pixel over some images, outside the band or squared distance to its middle: (*pixels)."""
     check_choice(loss, ("l01", "squared"), "loss of the groups")
@@ -91,29 +88,9 @@ def by_loss(pairs: CalibrationData, images: Array, k: int = 8, loss: str = "l01"
 @remembered
 def by_otsu(pairs: CalibrationData, images: Array, k: int = 4, loss: str = "l01") -> Partition:
     """K classes of the entrywise loss with the greatest variance between classes."""
-    check_count(k, "k", most=_CELLS)
+    check_count(k, "k", most=OTSU_CELLS)
     values = loss_map(pairs, images, loss)
     return _renumbered(np.searchsorted(otsu_thresholds(values, k), values, side="right"))
-
-
-def otsu_thresholds(values: Array, k: int, cells: int = _CELLS) -> Array:
-    """Exact multi-Otsu thresholds by dynamic programming over a histogram: (*pixels) -> at most k - 1 values."""
-    counts, edges = np.histogram(values, cells)
-    middle = (edges[:-1] + edges[1:]) / 2
-    mass = np.concatenate([[0], np.cumsum(counts)]).astype(np.float64)
-    moment = np.concatenate([[0], np.cumsum(counts * middle)])
-    weight = mass[None, :] - mass[:, None]  # cells i..j-1
-    between = np.where(weight > 0, (moment[None, :] - moment[:, None]) ** 2 / np.maximum(weight, 1), -np.inf)
-    best, cuts = between[0], []
-    for _ in range(k - 1):
-        options = best[:, None] + between
-        cuts.append(options.argmax(axis=0))
-        best = options.max(axis=0)
-    at, thresholds = cells, []
-    for cut in reversed(cuts):
-        at = int(cut[at])
-        thresholds.append(edges[at])
-    return np.unique(thresholds)
 
 
 def _renumbered(labels: Array) -> Partition:

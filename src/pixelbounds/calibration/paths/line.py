@@ -119,9 +119,6 @@ def _meet(respond: Respond, budget: float, mu: float, w: Array) -> tuple[Array, 
     return respond(high[0], kept, _TOLERANCE)[0], high[0]
 
 
-# ---------------------------------------------------------------- many pixels as few points
-
-
 def blank_cells(groups: int) -> Array:
     """Count and fixed-point sums of half and reach, in fine cells of both per group; they merge by addition."""
     per_axis = int(np.ceil(np.log(1 / _SPAN) / _SIZE)) + 2
@@ -140,9 +137,6 @@ def points_of(cells: Array, top: float) -> Points:
     count, half, reach = cells[tuple(at)].T.astype(np.float64)
     unit = top / FIXED_POINT
     return Points(group, half / count * unit, reach / count * unit, count)
-
-
-# ---------------------------------------------------------------- (P_K) on the fitting images
 
 
 def solve_program(

@@ -161,9 +161,6 @@ def farthest(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
     return (need[np.isfinite(need)].max(initial=family.start, keepdims=True),)
 
 
-# ---------------------------------------------------------------- what is missed along a path
-
-
 def _misses(truth: Array, block: Block, family: Family, path: Path, *, digests: bool = False) -> tuple[Array, ...]:
     """What each image misses of all pixels and of each region at each point, side by side, and sizes of the regions;
     with `digests` also the sums of the digests of images and of regions, in which no image can be recognised.

@@ -43,9 +43,6 @@ def weighed_promises(fitting: FittingImages, target: Target) -> tuple[RiskTarget
     return () if target.of_all_pixels else tuple(risk for risk in fitting.risks if risk.counts_only)
 
 
-# ---------------------------------------------------------------- what is missed, by cell
-
-
 @statistic(ROWS, ROWS, ROWS, ROWS)
 def missed_cells(truth: Array, block: Block, family: Family, grouping: Grouping, edges: Array) -> tuple[Array, ...]:
     """Missed ends of each image by group and edge that covers them: how many cells it has, which, and their weights."""
@@ -96,19 +93,17 @@ def missed_by(target: RiskTarget, cells: Cells, shape: tuple[int, int]) -> Array
     return np.cumsum(sums.reshape(groups, edges + 1)[:, ::-1], axis=1)[:, ::-1][:, 1:]
 
 
-# ---------------------------------------------------------------- where the test would stop
-
-
 @dataclass(frozen=True, eq=False)
 class _SimulatedCertification:
-    """The test of a promise on the fitting units, and how many units will certify it."""
+    """The test of a promise on the fitting units, sizes of its region, and how many units will certify it."""
 
     target: RiskTarget
     risk_test: RiskTest
+    size: Array
     units: int
 
-    def losses(self, missed: Array, size: Array, point: int) -> Array:
-        return self.risk_test.losses(self.target.losses(missed[:, point], size))
+    def losses(self, missed: Array, point: int) -> Array:
+        return self.risk_test.losses(self.target.losses(missed[:, point], self.size))
 
     def passes(self, losses: Array) -> bool:
         """Whether as many units like these would pass, were they a little worse than the fitting units let on."""
@@ -117,11 +112,17 @@ class _SimulatedCertification:
         unlucky = np.minimum(losses * (1 + _DOUBT * error / mean), 1.0) if mean > 0 else losses
         return self.risk_test.passes(np.resize(unlucky, self.units))
 
-    def stop(self, missed: Array, size: Array) -> tuple[int, float]:
-        """The first point that as many units like these would certify, or the last, and the loss there."""
+    def stop(self, missed: Array) -> int:
+        """The first point that as many units like these would certify, or the last."""
         points = range(missed.shape[1] - 1)
-        first = bisect_left(points, True, key=lambda point: self.passes(self.losses(missed, size, point)))
-        return first, float(self.losses(missed, size, first).mean())
+        return bisect_left(points, True, key=lambda point: self.passes(self.losses(missed, point)))
+
+    def used(self, missed: Array, point: int, stop: int) -> float:
+        """What is missed at a point, of what may be missed where this promise alone would stop."""
+        if point == stop:
+            return 1.0
+        allowed = float(self.losses(missed, stop).mean())
+        return max(_LEAST, float(self.losses(missed, point).mean()) / allowed) if allowed > 0 else _LEAST
 
 
 def _simulated_certifications(fitting: FittingImages, target: Target, sizes: Array) -> list[_SimulatedCertification]:
@@ -136,11 +137,8 @@ def _simulated_certifications(fitting: FittingImages, target: Target, sizes: Arr
                 sizes, np.ones(len(unit_of), bool), unit_of, everyone, target.bound, target.failure_prob,
             )  # fmt: skip
             units = max(1, round(fitting.certifying * len(test.units.order) / len(everyone)))
-            simulated.append(_SimulatedCertification(risk, test, units))
+            simulated.append(_SimulatedCertification(risk, test, sizes[:, risk.region], units))
     return simulated
-
-
-# ---------------------------------------------------------------- the path
 
 
 def joint_frontier(fitting: FittingImages, grouping: Grouping, target: Target, risk_level: float) -> Path:
@@ -177,12 +175,13 @@ def _multipliers(
             break
         edges = np.arange(len(traded.edges) + 1)  # at which point each group has reached each, or behind the last
         score = np.concatenate([np.searchsorted(row, edges) for row in reached])[cells.key]
-        missed = {
+        of_region = {
             r: weigh_missed(cells.image, score, cells.weights[r], len(cells.sizes), reached.shape[1])
             for r in {x.target.region for x in live}
         }
-        stops = [x.stop(missed[x.target.region], cells.sizes[:, x.target.region]) for x in live]
-        point = max(stop for stop, _ in stops)
+        missed = [of_region[x.target.region] for x in live]
+        stops = [x.stop(table) for x, table in zip(live, missed, strict=True)]
+        point = max(stops)
         at = groups, reached[:, point]
         length = float(traded.length[at].sum())
         left = parts[:, at[0], at[1]].sum(axis=1)  # what each promise misses there
@@ -192,23 +191,12 @@ def _multipliers(
         since += 1
         if len(live) == 1 or since > _PATIENCE:
             break
-        used = [
-            _used(x, missed[x.target.region], cells.sizes[:, x.target.region], point, *stop)
-            for x, stop in zip(live, stops, strict=True)
-        ]
+        used = [x.used(table, point, stop) for x, table, stop in zip(live, missed, stops, strict=True)]
         mu = mu * np.array(used) ** (1.0 if number < _ROUNDS // 4 else 0.5)
         mu = np.maximum(mu, _FLOOR * mu.max())
         mu = mu / mu.sum()
         level = max(float(mu @ left), _FINE)
     return best[1], best[2]
-
-
-def _used(x: _SimulatedCertification, missed: Array, size: Array, point: int, stop: int, loss_there: float) -> float:
-    """What a promise misses at a point, of what it may miss where it alone would stop."""
-    if point == stop:
-        return 1.0
-    here = float(x.losses(missed, size, point).mean())
-    return max(_LEAST, here / loss_there) if loss_there > 0 else _LEAST
 
 
 def joint_point(fitting: FittingImages, path: Path, target: Target) -> int:
@@ -217,5 +205,5 @@ def joint_point(fitting: FittingImages, path: Path, target: Target) -> int:
     point = 0
     for x in _simulated_certifications(fitting, target, sizes):
         first = x.target.region * len(path)
-        point = max(point, x.stop(table[:, first : first + len(path)], sizes[:, x.target.region])[0])
+        point = max(point, x.stop(table[:, first : first + len(path)]))
     return point

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import uniform_filter1d
 
-from pixelbounds.kernels.neighbours import add_squared_slope, width_and_level, window_means
+from pixelbounds.kernels.features import add_squared_slope, width_and_level, window_means
 
 
 @pytest.mark.parametrize("size", [3, 9])

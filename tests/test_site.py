@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -18,9 +17,6 @@ from pages import docstrings, stories, trees
 pytest.importorskip("material")
 
 ROOT = Path(__file__).parents[1]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync"]
 SLOW = {"inverse_problem", "own_sampler", "patients", "what_voids_it"}  # stories that `make docs` alone runs
 LOADED = {
     "script": "src",
@@ -120,12 +116,13 @@ def test_the_search_knows_every_page(site):
 
 
 def test_a_page_opened_from_a_disk_finds_what_is_searched_for(site):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-    if CHROMIUM is None:
+    import page_browser  # skips where there is no playwright
+
+    if page_browser.CHROMIUM is None:
         pytest.skip("no Chromium: apt-get install chromium")
     asked = []
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=120_000)
+    with page_browser.sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=page_browser.CHROMIUM, args=page_browser.FLAGS, timeout=120_000)
         page = browser.new_page(viewport={"width": 390, "height": 800})
         page.set_default_timeout(120_000)
         page.on("request", lambda request: asked.append(request.url))

@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
+from gaussian_world import awake  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
 from pixelbounds.diffusion import checkpoint  # noqa: E402
@@ -20,15 +21,6 @@ MAKERS = {
     "regressor": lambda: regressor(world.config(dropout=0.1)),
     "conffusion": lambda: n_conffusion(world.network()),
 }
-
-
-def awake(network):
-    """Weights as after training: output layers may start at zero."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weight in network.parameters():
-            weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
-    return network.eval()
 
 
 @pytest.fixture

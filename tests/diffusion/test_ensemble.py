@@ -34,14 +34,7 @@ class Exact(nn.Module):
 
 
 def awake(seed):
-    """A network with weights as after training: its last layer starts at zero."""
-    generator = torch.Generator().manual_seed(seed)
-    torch.manual_seed(seed)
-    network = world.network()
-    with torch.no_grad():
-        for weight in network.parameters():
-            weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
-    return network.eval()
+    return world.awake(world.network(seed), seed)
 
 
 @pytest.fixture

@@ -17,14 +17,11 @@ SMALL = {"base": 8, "multipliers": (1, 2), "size": 16}
 
 
 def awake(name="lean", **changes):
-    """A small network whose zero layers were set off, so that its output says something."""
+    """A small network as after training."""
     torch.manual_seed(0)
-    network = network_of(configuration(name, **(SMALL | changes))).eval()
+    network = network_of(configuration(name, **(SMALL | changes)))
     assert isinstance(network, LeanUNet if name == "lean" else NCSNpp)
-    for parameter in network.parameters():
-        if not parameter.any():
-            torch.nn.init.normal_(parameter, std=0.05)
-    return network
+    return world.awake(network)
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 16, 16), (1, 3, 32, 20), (3, 1, 4, 8)])

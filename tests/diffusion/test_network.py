@@ -8,19 +8,16 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
+import gaussian_world as world  # noqa: E402
+
 from pixelbounds.diffusion import NCSNpp, NetworkConfig, configuration, from_diffusers  # noqa: E402
 from pixelbounds.diffusion.architecture import CONFIGURATIONS  # noqa: E402
 from pixelbounds.diffusion.network import Resample  # noqa: E402
 
 
 def awake(**changes):
-    """A tiny network whose zero layers were set off, so that its output says something."""
     torch.manual_seed(0)
-    network = NCSNpp(configuration("tiny", **changes)).eval()
-    for parameter in network.parameters():
-        if not parameter.any():
-            torch.nn.init.normal_(parameter, std=0.05)
-    return network
+    return world.awake(NCSNpp(configuration("tiny", **changes)))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
 from gaussian_prior import PRIOR, SDE, SIGMA, collect, gaussian_score  # noqa: E402
+from gaussian_world import awake  # noqa: E402
 
 import pixelbounds as pb  # noqa: E402
 from pixelbounds.bands import calibrated_ranks  # noqa: E402
@@ -34,11 +35,7 @@ def test_a_draw_does_not_know_its_batch(name):
 
 def network():
     torch.manual_seed(0)
-    net = NCSNpp(configuration("tiny", size=16, divide_by_sigma=False)).eval()
-    for parameter in net.parameters():
-        if not parameter.any():
-            torch.nn.init.normal_(parameter, std=0.02)
-    return net
+    return awake(NCSNpp(configuration("tiny", size=16, divide_by_sigma=False)), deviation=0.02)
 
 
 def test_a_network_samples_alike_in_any_batch():

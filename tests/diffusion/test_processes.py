@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gaussian_world as world  # noqa: E402
-from commands import TINY  # noqa: E402
+from sampling_world import SETTINGS  # noqa: E402
 from small_training import SDE, child  # noqa: E402
 
 from pixelbounds.diffusion import batches  # noqa: E402
@@ -149,7 +149,7 @@ def test_a_step_of_two_processes_is_that_of_one_with_the_whole_batch_and_folders
 
 def test_torchrun_trains_in_two_processes_and_one_of_them_speaks(tmp_path):
     np.save(tmp_path / "x.npy", np.broadcast_to(np.linspace(0, 1, 12, dtype=np.float32)[:, None, None], (12, 8, 8)))
-    (tmp_path / "score.toml").write_text(TINY.replace("steps = 60", "steps = 30"))
+    (tmp_path / "score.toml").write_text(SETTINGS.replace("held_out", "validation").replace("steps = 20", "steps = 30"))
     words = "-m torch.distributed.run --standalone --nproc_per_node 2 -m pixelbounds.cli train score.toml --quiet"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -41,15 +41,6 @@ def observed(n, sigma):
     return x, x + np.float32(sigma) * np.random.default_rng(2).normal(size=x.shape).astype("f4")
 
 
-def awake(network):
-    """Weights as after training: output layers may start at zero."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weight in network.parameters():
-            weight.add_(0.1 * torch.randn(weight.shape, generator=generator))
-    return network.eval()
-
-
 def test_pinball_is_least_at_the_quantile(rng):
     x = torch.from_numpy(rng.normal(size=100_000))
     grid = torch.linspace(-3, 3, 121, dtype=torch.float64)
@@ -80,7 +71,7 @@ def test_the_heads_approach_the_true_conditional_quantiles():
 
 
 def test_conffusion_starts_at_the_denoised_image_and_learns_the_quantiles():
-    score = awake(world.network())
+    score = world.awake(world.network(), deviation=0.1)
     network = n_conffusion(score)
     x, y = observed(64, 0.7)
     with torch.inference_mode():
@@ -104,7 +95,7 @@ def test_conffusion_starts_at_the_denoised_image_and_learns_the_quantiles():
 
 @pytest.fixture
 def dropping():
-    return awake(regressor(world.config(base=8, dropout=0.3)))
+    return world.awake(regressor(world.config(base=8, dropout=0.3)), deviation=0.1)
 
 
 def test_dropout_moments_equal_those_of_stored_passes(dropping):

@@ -12,32 +12,6 @@ from pixelbounds.cli import app
 
 N, M, SIZE = 160, stores.M, 12
 
-# a training run of four steps on the images of x.npy
-TINY = """
-[data]
-path = "x.npy"
-validation = 0.25
-
-[network]
-name = "tiny"
-base = 4
-multipliers = [1, 1]
-attention = []
-
-[process]
-sigma_max = 1.0
-sigma_0 = 0.3
-
-[training]
-steps = 60
-batch = 8
-learning_rate = 1e-2
-device = "cpu"
-
-[output]
-folder = "run"
-"""
-
 
 def call(*words):
     """Run a command in this process."""

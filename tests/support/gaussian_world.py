@@ -49,3 +49,12 @@ def network(seed=0, **changes):
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         return NCSNpp(config(**changes))
+
+
+def awake(network, seed=0, deviation=0.05):
+    """Weights as after training: layers that begin at zero say something."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(deviation * torch.randn(weight.shape, generator=generator))
+    return network.eval()

@@ -65,11 +65,6 @@ def calibrated(kind, how):
     return _made[key]
 
 
-@pytest.fixture
-def cal():
-    return calibrated(*CASES["frontier band"][:2])
-
-
 # ---------------------------------------------------------------- round trip
 
 
@@ -97,9 +92,6 @@ def test_a_calibration_comes_back_as_it_was(tmp_path, kind, how, apply):
     np.testing.assert_array_equal(first.upper, second.upper)
     assert again.guarantee == cal.guarantee
     assert again.to_bytes() == cal.to_bytes()
-
-
-# ---------------------------------------------------------------- writing
 
 
 # ---------------------------------------------------------------- what the file says

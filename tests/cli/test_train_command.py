@@ -8,7 +8,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from sampling_world import SETTINGS  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from pixelbounds.cli import app  # noqa: E402
@@ -25,18 +24,6 @@ def call(*words):
 def noisy(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((2, SIZE, SIZE), dtype=np.float32))
     return tmp_path / "x.npy"
-
-
-@pytest.mark.parametrize("folder, message", [("x.npy", "File exists"), ("x.npy/run", "Not a directory")])
-def test_a_run_in_a_wrong_folder_names_it_and_promises_nothing(tmp_path, folder, message):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((12, 8, 8), dtype=np.float32))
-    config = tmp_path / "score.toml"
-    config.write_text(SETTINGS.replace('"run"', f'"{folder}"'))
-    result = call("train", config, "--quiet")
-    assert result.exit_code == 2
-    assert str(tmp_path / folder) in result.stderr
-    assert message in result.stderr
-    assert "saved" not in result.stderr
 
 
 @pytest.mark.parametrize(

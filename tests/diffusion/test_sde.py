@@ -1,9 +1,6 @@
 """The variance-exploding process and the noise that drives its samplers."""
 
-import ast
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ from scipy import stats
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from pixelbounds import diffusion  # noqa: E402
 from pixelbounds.diffusion.noise import gaussian, philox  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 
@@ -90,19 +86,3 @@ def test_noise_does_not_know_its_batch():
         parts = [draw(image[i : i + size], sample[i : i + size], shape=(1, 7, 9)) for i in range(0, 12, size)]
         assert torch.equal(whole, torch.cat(parts))
     assert torch.equal(whole.flip(0), draw(image.flip(0), sample.flip(0), shape=(1, 7, 9)))
-
-
-# ---------------------------------------------------------------- the folder
-
-
-def test_the_folder_runs_alone_beside_torch_numpy_and_safetensors():
-    allowed = {"torch", "numpy", "safetensors"} | set(sys.stdlib_module_names)
-    folder = Path(diffusion.__file__).parent
-    above = [folder.parent / file for file in ("storage/files.py", "problems/__init__.py", "problems/krylov.py")]
-    for file in [*folder.glob("*.py"), *above]:  # all that it uses of rooms above
-        for node in ast.parse(file.read_text()).body:  # what is optional is imported where it is used
-            if isinstance(node, ast.Import):
-                assert {alias.name.split(".")[0] for alias in node.names} <= allowed, file
-            elif isinstance(node, ast.ImportFrom):
-                own = node.level == 1 or (node.level == 2 and node.module in ("storage.files", "problems.krylov"))
-                assert own or str(node.module).split(".")[0] in allowed, file

@@ -14,12 +14,12 @@ from hospitals import (
     edited,
     in_one_place,
     parts_of,
-    refuses,
     regions_of,
     rounds,
     studies_of,
     with_regions,
 )
+from refusals import refuses
 
 import pixelbounds as pb
 from pixelbounds import federated

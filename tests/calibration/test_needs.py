@@ -123,6 +123,11 @@ def test_few_patients_are_told_what_a_cap_a_level_and_more_of_them_give():
     remedy, numbers, _ = str(refused.value).splitlines()
     assert remedy.startswith("Give at least 46 units that certify")
     assert "0.032 with cap=0.25" in numbers
+    with pytest.raises(pb.NoGuarantee) as refused:
+        pb.calibrate(truth[:9], band[:9], risk_level=0.1, units=np.arange(9), method="rcps")
+    numbers = str(refused.value).splitlines()[1]
+    assert "with cap" not in numbers, "9 units certify nothing with this cap either"
+    assert "with 46 units" in numbers
 
 
 def test_a_cap_saves_what_the_plan_says():

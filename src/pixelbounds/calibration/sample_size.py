@@ -90,8 +90,8 @@ class Needs:
         for row in self.bounds[1:]:
             lines.append(f"  with {row.bound}: {row.images}")
         for n, slack in zip(self.images, least.slack, strict=True):
-            says = "certify nothing" if slack is None else f"certify a risk of {self.risk_level - slack:.3g}"
-            lines.append(f"{n} images {says}.")
+            certified = "" if slack is None else f", if on average at most {self.risk_level - slack:.3g} is missed"
+            lines.append(f"{n} images certify {'nothing' if slack is None else 'the promise'}{certified}.")
         for one in self.promises:
             lines.append(f"{one.name}, {one.kind} of at most {one.at_most:g}, cap {one.cap:g}: {one.images} images.")
         if self.samples is not None:
@@ -338,12 +338,13 @@ def few_units(promise: Any, n: int, failure_prob: float, bound: ConfidenceBound,
     if float(left()) >= asked.at_most / 2:
         return ()
     level, more = min(2 * asked.at_most, 0.9), 2 * max(n, least_images(asked.level, failure_prob, bound=bound))
-    others = [f"{left(more)} with {more} {noun}", f"{left(at_most=level, cap=1.0)} with at_most={level:g}"]
+    others = [(left(more), f"{more} {noun}"), (left(at_most=level, cap=1.0), f"at_most={level:g}")]
     cap = next((times * asked.at_most for times in (5, 4, 3, 2) if times * asked.at_most <= 0.5), 1.0)
     if asked.kind != "tail" and cap < asked.cap:
-        others.insert(0, f"{left(cap=cap)} with cap={cap:.3g} (an image then counts for at most that)")
-    return (
+        others.insert(0, (left(cap=cap), f"cap={cap:.3g} (an image then counts for at most that)"))
+    few = (
         f"{n} {noun} are few for {asked.at_most:g}: where losses spread as usual, it is certified if they miss at most "
-        f"{left()} on average.",
-        f"They may then miss {', '.join(others)}.",
+        f"{left()} on average."
     )
+    certified = [f"{share} with {how}" for share, how in others if float(share)]
+    return (few, f"They may miss at most {', '.join(certified)}.") if certified else (few,)

@@ -86,5 +86,5 @@ def _check_same(calibrated: Measure, path: FilePath, measure: Measure) -> None:
     if not calibrated.same_as(measure):
         raise ValueError(
             f"{path} has {measure}, but the calibration is about {calibrated}, and its guarantee does not hold for "
-            "other numbers: calibrate again with such images"
+            "other numbers: make the bands through the calibration's window, or calibrate again with such images"
         )

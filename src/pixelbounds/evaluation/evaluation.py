@@ -20,7 +20,6 @@ _ROUNDED = 1e-30  # lengths and slopes that are 0 but for rounding
 
 
 def _plain(value: Any) -> Any:
-    """Values for JSON; what is not known is None."""
     if is_dataclass(value):
         return {name: _plain(x) for name, x in vars(value).items()}
     if isinstance(value, np.ndarray | tuple):

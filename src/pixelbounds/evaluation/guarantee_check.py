@@ -60,11 +60,6 @@ class StoredGuarantee:
             check_unit_name(stored.unit_name)
         return stored
 
-    @property
-    def of_all_pixels(self) -> bool:
-        """Whether it is one share of all pixels, which every evaluation counts."""
-        return of_all_pixels(self.promises)
-
 
 @dataclass(frozen=True)
 class GuaranteeCheck:
@@ -125,7 +120,7 @@ def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> Gua
     notes = (*reasons, *_cautions(evaluation, stored, apart=apart))
     if reasons:
         return GuaranteeCheck((), apart, notes)
-    if not stored.of_all_pixels:
+    if not of_all_pixels(stored.promises):
         return GuaranteeCheck(evaluation.promises, apart, notes)
     first = stored.promises[0]
     of_units = stored.unit_name is not None and first.weighting == "units"
@@ -139,15 +134,14 @@ def judge(evaluation: Evaluation, against: Calibration | StoredGuarantee) -> Gua
 
 
 def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
-    """Why the claim is about something else than what was evaluated."""
-    reasons, noun, here = [], stored.unit_name, evaluation.unit_name
+    reasons, noun, here, several = [], stored.unit_name, evaluation.unit_name, not of_all_pixels(stored.promises)
     claimed, seen = ([(promise_key(x), x.most) for x in one.promises] for one in (stored, evaluation))
-    if not stored.of_all_pixels and not evaluation.promises:
+    if several and not evaluation.promises:
         reasons.append(
             "The guarantee is not of one mean share of all pixels, and here the mean share of all "
             f"{evaluation.entries} outside is counted: evaluate(promises=...), or --promise, compares each of them."
         )
-    elif not stored.of_all_pixels and seen != claimed:
+    elif several and seen != claimed:
         names = ", ".join(repr(promise.name) for promise in stored.promises)
         reasons.append(
             f"Certified was {names}, and those compared here are others: evaluate with the calibration, and the same "
@@ -177,7 +171,6 @@ def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
 
 
 def _cautions(evaluation: Evaluation, stored: StoredGuarantee, *, apart: bool) -> list[str]:
-    """What else a reader must know."""
     notes = []
     if stored.unit_name is None and evaluation.unit_name is not None:
         units = number_of(len(evaluation.units), evaluation.unit_name)

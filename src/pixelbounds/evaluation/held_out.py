@@ -123,7 +123,6 @@ def evaluate(
 
 
 def _unit_name(units: Any, calibration: Calibration | None) -> str | None:
-    """What a unit is called; None where each image is one."""
     certified = calibration.record.unit_name if calibration is not None and calibration.record.units else None
     if units is None and certified is not None:
         warnings.warn(

@@ -82,10 +82,9 @@ def structures_of(
     for part in over_images(work, truth, current_runner(), reads):
         for name, rows in part.items():
             sums.setdefault(name, []).append(rows)
-    numbered = sorted(key for key in sums if isinstance(key, int))
-    called: dict[str | int, str] = {key: (names or {}).get(key, f"label {key}") for key in numbered}
-    keys: list[str | int] = [ALL_PIXELS, *named, *numbered]
-    return [_row(called.get(key, str(key)), np.concatenate(sums[key], axis=1), windowed) for key in keys]
+    titles: dict[str | int, str] = {name: name for name in (ALL_PIXELS, *named)}
+    titles |= {key: (names or {}).get(key, f"label {key}") for key in sorted(x for x in sums if isinstance(x, int))}
+    return [_row(title, np.concatenate(sums[key], axis=1), windowed) for key, title in titles.items()]
 
 
 def _row(name: str, sums: Array, windowed: bool) -> Structure:

@@ -43,7 +43,6 @@ def check_groups(grouping: Any) -> Grouping:
 
 
 def _combinations(x: Any, before: Mapping[str, Any], family: Family) -> Grouping:
-    """Combinations of bins, numbered before groups are made of them."""
     if not isinstance(x, BandGroups) or not np.array_equal(x.table, np.arange(len(x.table))):
         raise ValueError(f"the plan asks which combinations occur of groups that are no combinations; {_REMEDY}")
     return check_groups(x)

@@ -231,7 +231,6 @@ def open_study(announcements: Sequence[Any], settings: StudySettings) -> Study:
 
 
 def _check_method(method: Any) -> Method:
-    """A method whose fitting asks for sums alone."""
     if isinstance(method, str):
         check_choice(method, ("frontier", "rcps"), "method of a federated calibration")
     method = method_of(method)

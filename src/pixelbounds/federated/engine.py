@@ -56,7 +56,6 @@ class StudyController(Controller):
         self.log_info(fl_ctx, study.guarantee)
 
     def _ask(self, name: str, data: bytes, abort_signal: Signal, fl_ctx: FLContext) -> list[Message]:
-        """What all sites reply to a task, in their order."""
         replies: dict[str, Shareable] = {}
 
         def keep(client_task: Any, fl_ctx: FLContext) -> None:

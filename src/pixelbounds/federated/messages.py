@@ -82,7 +82,6 @@ def expect(message: Any, kind: str) -> Message:
 
 
 def _narrow(x: Array) -> Array:
-    """Whole numbers in as few bytes as hold them."""
     if x.dtype.kind not in "iu":
         return x
     return x.astype(np.min_scalar_type(int(x.max(initial=0))) if x.min(initial=0) >= 0 else np.int64)

@@ -150,7 +150,6 @@ def promise_at_sites(promise: Promise) -> Promise:
 
 
 def _common_place(region: str, sites: Sequence[Site]) -> str:
-    """Of which kind a region is, at all sites."""
     places = [site.regions.get(region) for site in sites]
     for site, place in zip(sites, places, strict=True):
         if place is None:

@@ -142,7 +142,6 @@ class AnytimeCalibration:
         return self._count(data, risks, data.aggregate(image_hashes)[1], batch)
 
     def _count(self, data: CalibrationData, risks: Sequence[RiskTarget], hashes: Array, batch: str | None) -> int:
-        """Let images that are new certify, a few units at a time."""
         evidence = self._evidence
         names = data.units.ids if data.units else None
         arrivals = evidence.counted.arrivals(names, batch, data.truth, *data.band.arrays, runner=data.runner)

@@ -98,7 +98,6 @@ class Counted:
 
 
 def _digest_of_batch(name: str | None) -> int:
-    """A digest of the name of a batch, 0 for none."""
     if name is None:
         return 0
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:

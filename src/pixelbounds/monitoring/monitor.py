@@ -136,7 +136,6 @@ class Monitor:
         return self.status(arrivals.repeated, arrivals.late)
 
     def _arrivals(self, counted: Counted, units: Any, batch: str | None, *images: Any) -> NewImages:
-        """Which images of a call count."""
         record = self.calibration.record
         if (units is None) == bool(record.units):
             raise ValueError(
@@ -180,7 +179,6 @@ class Monitor:
         return np.array(row, np.float64)
 
     def _record(self, when: float) -> None:
-        """Add the state now to the history."""
         kept = self.history[1::2] if len(self.history) >= _MAX_ROWS else self.history
         self.history = np.concatenate([kept, self._row(when)[None]])
 

@@ -148,7 +148,6 @@ def draw_promises(axes: Axes, promises: Sequence[Any]) -> None:
 
 
 def _draw_dots(axes: Axes, names: Sequence[str], values: Any, low: Any, high: Any) -> None:
-    """One row per name, the first on top, with its interval."""
     at = np.arange(len(names))
     finite = np.isfinite(low)
     axes.hlines(at[finite], low[finite], high[finite], **_SOFT)
@@ -159,7 +158,6 @@ def _draw_dots(axes: Axes, names: Sequence[str], values: Any, low: Any, high: An
 
 
 def _draw_level(axes: Axes, level: float | None) -> None:
-    """A line across, with its name, where there is a level."""
     if level is None:
         return
     axes.axhline(level, color=BLACK, linewidth=0.6)

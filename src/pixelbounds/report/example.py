@@ -82,7 +82,6 @@ class Example:
         object.__setattr__(self, "regions", self._masks())
 
     def _masks(self) -> dict[str, Array]:
-        """Each region as a mask, (*pixels) bool."""
         masks = {}
         for name, region in (self.regions or {}).items():
             values = channels_first(to_numpy(region))

@@ -41,7 +41,6 @@ def save_figures(
 
 
 def _charts(calibration: Calibration, evaluation: Evaluation | None) -> dict[str, Figure]:
-    """Charts by the name of their file."""
     charts: dict[str, Figure] = {}
     level = level_of_all(calibration)
     if len(calibration.curve):

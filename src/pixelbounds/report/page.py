@@ -91,12 +91,10 @@ def write_report(
 
 
 def _script() -> str:
-    """All files of the viewer as one script, in a scope of its own."""
     return '"use strict";\n(() => {\n' + "\n".join(asset(f"script/{name}.js") for name in _SCRIPT) + "})();\n"
 
 
 def _tables(ev: Evaluation, level: float | None, lengths: LengthWords) -> list[dict[str, Any]]:
-    """Strata as tables with intervals on one scale."""
     rows = {kind: strata_rows(strata, lengths) for kind, strata in ev.strata.items()}
     ends = [float(strata.high[i]) for kind, strata in ev.strata.items() for i, _ in rows[kind]]
     most = max(1.25 * (level or 0.0), 1e-6, *ends)
@@ -154,7 +152,6 @@ def _is_evaluated(example: Example, ev: Evaluation) -> bool:
 
 
 def _comparison(rows: Sequence[Row], shown: Calibration, words: LengthWords) -> list[dict[str, Any]]:
-    """Lines of the comparison, the method of this page marked."""
     if not rows:
         return []
     lengths = [row.evaluation.mean_length for row in rows]

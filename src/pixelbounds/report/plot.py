@@ -80,7 +80,7 @@ def misses(
     outside = float((above | below).mean())
     if x.ndim == 3:
         above, below = np.atleast_2d(above.any(axis=0)), np.atleast_2d(below.any(axis=0))
-    place = _one(axes, _PANEL * 1.5, _PANEL * 1.7)
+    place = _row(axes, 1, (_PANEL * 1.5, _PANEL * 1.7))[0]
     with house_style():
         low, high = _span(float(x.min()), float(x.max()))
         show_image(place, x, f"{outside:.2%} outside", least=low, most=high)
@@ -119,7 +119,7 @@ def promises(result: Calibration | Evaluation, *, axes: Axes | None = None) -> A
     """Each promise with its level and what was seen: at calibration, or on other images with an interval."""
     if not result.promises:
         raise ValueError("this evaluation looked at no promises; give them: evaluate(truth, interval, promises=[...])")
-    place = _one(axes, 1.3 * COLUMN, 0.9 + 0.3 * len(result.promises))
+    place = _row(axes, 1, (1.3 * COLUMN, 0.9 + 0.3 * len(result.promises)))[0]
     with house_style():
         draw_promises(place, result.promises)
     return place
@@ -130,7 +130,7 @@ def calibration(shown: Calibration, evaluation: Evaluation | None = None, *, axe
     promise = shown.promises[0]
     if not len(shown.curve):
         raise ValueError(f"a calibration of the loss {promise.name!r} keeps no curve, so there is none to show")
-    place = _one(axes, 1.3 * COLUMN, 2.6)
+    place = _row(axes, 1, (1.3 * COLUMN, 2.6))[0]
     with house_style():
         draw_path(place, shown, evaluation)
         place.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=1)
@@ -142,14 +142,13 @@ def calibration(shown: Calibration, evaluation: Evaluation | None = None, *, axe
 def strata(evaluation: Evaluation, by: str = "length", *, axes: Axes | None = None) -> Any:
     """Risk by interval "length", by "edge" strength or by "group", each with its interval."""
     check_choice(by, evaluation.strata, "by")
-    place = _one(axes, 1.3 * COLUMN, 0.9 + 0.25 * min(len(evaluation.strata[by]), 12))
+    place = _row(axes, 1, (1.3 * COLUMN, 0.9 + 0.25 * min(len(evaluation.strata[by]), 12)))[0]
     with house_style():
         draw_strata(place, evaluation.strata[by], by, None)
     return place
 
 
 def _image_of(images: Any, image: int, name: str) -> Array:
-    """One image of several, in NumPy."""
     x = as_array(images, name)
     check_count(image, "image", least=0, most=len(x) - 1)
     return to_numpy(x[image] if differ_in_size(x) else x[image : image + 1][0])
@@ -169,13 +168,7 @@ def _picture(images: Any, image: int, plane: int | None, name: str) -> Array:
 
 
 def _span(low: float, high: float) -> tuple[float, float]:
-    """Both, or a span of 1 where they are one value."""
     return (low, high) if high > low else (low, low + 1.0)
-
-
-def _one(axes: Any, width: float, height: float) -> Any:
-    """The axes that were given, or new ones."""
-    return _row(axes, 1, (width, height))[0]
 
 
 def _row(axes: Any, count: int, size: tuple[float, float] | None = None) -> Array:

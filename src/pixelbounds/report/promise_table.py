@@ -66,7 +66,6 @@ def seen_of(promise: Any, evaluation: Evaluation | None, check: GuaranteeCheck |
 def _of_images(
     row: dict[str, Any], seen: SeenPromise, evaluation: Evaluation, most: float, check: GuaranteeCheck | None
 ) -> dict[str, Any]:
-    """The cells of a row that are about other images."""
     compared = check is not None and bool(check.promises)
     some, (low, high) = f"{seen.units} {plural(evaluation.each)}", seen.interval
     words = verdict = _VERDICTS[seen.verdict].format(some, level_in_words(seen.at_most))

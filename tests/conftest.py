@@ -38,7 +38,8 @@ STARTS = tuple(start for row in SLOW.values() for start in row.split())
 NEEDS_TORCH = re.compile(r"^(import torch|from (garbage|gaussian_world|gaussian_prior|small_training) )", re.MULTILINE)
 QUICK_SECONDS = 12  # of processor time, children included: 3 s, and kernels that the first run compiles
 
-collect_ignore_glob = ["*conftest.py"]  # no doctests there, and several files of one name cannot be collected at once
+# no doctests there, and several files of one name cannot be collected at once; sitecustomize would act on this process
+collect_ignore_glob = ["*conftest.py", "*sitecustomize.py"]
 
 
 def quick(config):

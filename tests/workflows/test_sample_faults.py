@@ -49,7 +49,7 @@ def test_another_configuration_is_refused_with_what_differs(world, score, whole)
         ({"observations": "nan.npy"}, 2, "observation 4 holds NaN"),
         ({"observations": "odd.npy"}, 2, "multiples of 2"),
         ({"observations": "colour.npy"}, 2, "this network takes (n, h, w)"),
-        ({"observations": "whole.npy"}, 2, "convert the images to uint8"),
+        ({"observations": "whole.npy"}, 2, "save the images as float32"),
         ({"observations": "scaled.npy"}, 2, "further beyond the limits (0, 1) than noise of sigma_0 = 0.3 goes"),
         ({"observations": "far.npy"}, 2, "observation 5 spans"),
         ({"--sampler": "euler_maruyama", "--steps": 1}, 2, "1 steps over [0, 1] leave none below sigma_0 = 0.3"),

@@ -51,6 +51,7 @@ mutants: $(TEST_STAMP)  ## deliberate faults, one at a time: which of the quick 
 
 adapters:  ## samplers of azula, MONAI, diffusers and deepinv, with the real libraries, in an environment of its own
 	$(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/pip install --quiet "$$(grep '^torch==' constraints.txt)"  # first: what follows keeps its build
 	$(ADAPTERS)/bin/pip install --quiet --constraint constraints.txt --editable ".[diffusion,test,dev]" monai diffusers einops
 	$(ADAPTERS)/bin/pip install --quiet --no-deps azula  # asks for torchvision, which its samplers do not need
 	-$(ADAPTERS)/bin/pip install --quiet --no-deps torchvision  # which deepinv needs; one of another build breaks others

@@ -72,7 +72,7 @@ def test_every_unit_weighs_the_same():
     assert ev.by_unit.tolist() == [1.0, 0.0]
     assert ev.unit_of.tolist() == [0, 1, 1, 1]
     assert (ev.risk, ev.mean_length) == (0.5, 0.75)
-    assert (ev.image_risk, ev.max_images) == (0.25, 3)
+    assert (ev.image_risk, ev.max_images, ev.image_risk_interval) == (0.25, 0, (0.0, 1.0))
     plain = evaluate(truth, pb.Interval(lower, upper))
     assert (plain.risk, plain.image_risk, plain.unit_name) == (0.25, 0.25, None)
     assert plain.risk_interval == plain.image_risk_interval

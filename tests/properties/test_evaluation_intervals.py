@@ -106,7 +106,8 @@ def test_evaluations_hold_both_means_and_every_stratum_at_once_with_what_cuts_it
         rng = generator("evaluations", seed=seed)
         sizes, losses = unequal(rng, 40)
         truth, interval = images_of(rng, sizes, losses)
-        ev = pb.evaluate(truth, interval, units=np.repeat(np.arange(40), sizes), seed=seed)
+        units = pb.Units(np.repeat(np.arange(40), sizes), "unit", "images", max_images=20)
+        ev = pb.evaluate(truth, interval, units=units, seed=seed)
         strata = ev.size_stratified
         ends = {
             "unit": (ev.risk_interval, UNIT_MEAN),

@@ -102,11 +102,11 @@ def _risk_in_words(ev: Evaluation) -> str:
     said += _within(*share_ends(*ev.risk_interval))
     if not ev.two_means:
         return f"{said}."
-    return (
-        f"{said}, each {ev.each} counting the same; {ev.image_risk:.2%}"
-        f"{_within(*share_ends(*ev.image_risk_interval))}, each image counting the same, in {plural(ev.each)} of at "
-        f"most {number_of(ev.max_images, 'image')}."
-    )
+    said += f", each {ev.each} counting the same; {ev.image_risk:.2%}"
+    if not ev.max_images:
+        return f"{said}, each image counting the same."
+    said += f"{_within(*share_ends(*ev.image_risk_interval))}, each image counting the same"
+    return f"{said}, in {plural(ev.each)} of at most {number_of(ev.max_images, 'image')}."
 
 
 def _tables(ev: Evaluation, *, strata: bool) -> Text:

@@ -184,15 +184,15 @@ class Evaluation:
     """What intervals are worth on images whose truth is known.
 
     `risk` is the mean share of missed pixels, each unit counting the same; `image_risk` the same with each image
-    counting the same, in units of at most `max_images` (a larger one counts as that many): where units differ in size
-    the two differ. `by_image` (n,) and `by_unit` (units,) hold the shares, `unit_of` (n,) the row of each image in
-    `units` and `by_unit`, `length_by_image` the mean lengths. `median_length` is over all pixels. `unit_name` is what a
-    unit is called, None where each image is one.
+    counting the same, in units of at most `max_images` (a larger one counts as that many; 0: not known): where units
+    differ in size the two differ. `by_image` (n,) and `by_unit` (units,) hold the shares, `unit_of` (n,) the row of
+    each image in `units` and `by_unit`, `length_by_image` the mean lengths. `median_length` is over all pixels.
+    `unit_name` is what a unit is called, None where each image is one.
 
     Intervals hold the mean of which they are with probability `confidence_level`, each by itself, at any number of
-    independent units; that of `image_risk` where no unit has more than `max_images`. Mean length has one where limits
-    are known, else NaN. `promises` are those that were asked about. `apart_from` is the digest of the calibration
-    images, of which none is among these; None where that was not compared.
+    independent units. That of `image_risk` is (0, 1) where `max_images` is not known: rare large units may be unseen.
+    Mean length has one where limits are known, else NaN. `promises` are those that were asked about. `apart_from` is
+    the digest of the calibration images, of which none is among these; None where that was not compared.
     """
 
     risk: float
@@ -313,8 +313,8 @@ class Evaluation:
             f"{self.entries} outside  {self.risk:7.2%}{_bracket(*share_ends(*self.risk_interval))}{same}",
         ]
         if self.two_means:
-            capped = f" in {plural(self.each)} of at most {self.max_images}"
-            ends = _bracket(*share_ends(*self.image_risk_interval))
+            capped = f" in {plural(self.each)} of at most {self.max_images}" if self.max_images else ""
+            ends = _bracket(*share_ends(*self.image_risk_interval)) if self.max_images else ""
             lines.append(f"{self.entries} outside  {self.image_risk:7.2%}{ends}, each image counting the same{capped}")
         lines += [f"mean length      {lengths}", f"worst images     {worst}"]
         if self.coverage is not None:

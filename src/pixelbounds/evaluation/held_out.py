@@ -110,6 +110,7 @@ def evaluate(
     weighting, most = how.weighting, how.max_images or 0
     if calibration is not None:
         weighting, most = calibration.record.weighting, calibration.record.max_images
+    most = most or int(name is None)
     span = min((high - low for low, high in bounded), default=inf)
     every = EvaluationUnits(names, unit_of, rng.permutation(len(names)), level, span, most)
     seen = () if promises is None else promises_seen(
@@ -145,7 +146,7 @@ def summarise(sums: Array, cuts: Cuts, inside: Array | None, units: EvaluationUn
     having = (count > 0).sum(axis=0)
     enough = count >= _FEW * total / having
     lengths = length[:, 0] / count[:, 0]
-    image_risk, image_ends, most = units.of_images(shares[:, 0])
+    image_risk, image_ends = units.of_images(shares[:, 0])
 
     def strata(of: str, first: int, label: Array, edges: Array | None = None) -> Strata:
         at = slice(first, first + len(label))
@@ -164,7 +165,7 @@ def summarise(sums: Array, cuts: Cuts, inside: Array | None, units: EvaluationUn
     a, b = (len(edges) - 1 for edges in cuts.edges)
     return Evaluation(
         risk=float(shares[:, 0].mean()), risk_interval=units.ends(shares[:, 0]),
-        image_risk=image_risk, image_risk_interval=image_ends, max_images=most,
+        image_risk=image_risk, image_risk_interval=image_ends, max_images=units.most,
         mean_length=float(lengths.mean()), mean_length_interval=units.length_ends(lengths),
         by_image=sums[:, 0, 1] / sums[:, 0, 0], length_by_image=sums[:, 0, 2] / sums[:, 0, 0],
         by_unit=shares[:, 0], units=units.names, unit_of=units.unit_of,

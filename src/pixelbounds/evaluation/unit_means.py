@@ -90,11 +90,11 @@ class EvaluationUnits:
         low, high = self.ends(lengths / self.span)
         return self.span * low, self.span * high
 
-    def of_images(self, shares: Array) -> tuple[float, tuple[float, float], int]:
-        """Mean share where each image counts the same, its ends, and the most images for which a unit counts."""
+    def of_images(self, shares: Array) -> tuple[float, tuple[float, float]]:
+        """Mean share where each image counts the same, and its ends: the largest unit may not be among these."""
         sizes = np.bincount(self.unit_of)
-        most = self.most or int(sizes.max())
+        most = self.most or sizes.max()
         weight = np.minimum(sizes, most) / most
         top = np.clip(shares, 0, 1) * weight
-        ends = ratio_interval(top[self.order], weight[self.order], self.level)
-        return float(top.sum() / weight.sum()), ends, most
+        ends = ratio_interval(top[self.order], weight[self.order], self.level) if self.most else (0.0, 1.0)
+        return float(top.sum() / weight.sum()), ends

@@ -10,7 +10,7 @@ torch.set_num_threads(1)
 
 import gaussian_world as world  # noqa: E402
 
-from pixelbounds.diffusion import NCSNpp, NetworkConfig, configuration, from_diffusers  # noqa: E402
+from pixelbounds.diffusion import NCSNpp, NetworkConfig, configuration  # noqa: E402
 from pixelbounds.diffusion.architecture import CONFIGURATIONS  # noqa: E402
 from pixelbounds.diffusion.network import Resample  # noqa: E402
 
@@ -79,30 +79,3 @@ def test_configurations_survive_json(name):
 def test_impossible_configurations_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         configuration("tiny", **changes)
-
-
-@pytest.fixture(params=["fourier", "positional"])
-def unet(request):
-    diffusers = pytest.importorskip("diffusers")
-    torch.manual_seed(0)
-    return diffusers.UNet2DModel(
-        sample_size=16,
-        in_channels=1,
-        out_channels=1,
-        time_embedding_type=request.param,
-        block_out_channels=(16, 32),
-        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
-        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
-        layers_per_block=1,
-        norm_num_groups=8,
-    ).eval()
-
-
-def test_a_diffusers_model_takes_the_place_of_the_network(unet):
-    score, x, fourier = from_diffusers(unet), torch.randn(2, 1, 16, 16), unet.config.time_embedding_type == "fourier"
-    sigma = torch.tensor([0.1, 0.5])
-    with torch.no_grad():
-        out = score(x, sigma)
-        plain = unet(x, sigma if fourier else 250 * sigma.log()).sample
-    assert out.shape == x.shape
-    torch.testing.assert_close(out, plain if fourier else plain / sigma[:, None, None, None])

@@ -43,7 +43,7 @@ def assert_same_state(one, other):
         assert torch.equal(tensor, other[1][name]), name
 
 
-def child(tmp_path, body, *arguments, **environment):
+def child(tmp_path, body, *arguments):
     """A process of its own that runs a script, and finds what lies here and the tests of training."""
     script = tmp_path / "child.py"
     script.write_text(textwrap.dedent(body))
@@ -51,7 +51,7 @@ def child(tmp_path, body, *arguments, **environment):
     places = [str(here), str(here.parent / "diffusion"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
         [sys.executable, str(script), *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(places), **environment},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(places)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

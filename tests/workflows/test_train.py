@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from sampling_world import SETTINGS, SIGMA, TUNING, call, write  # noqa: E402
 
-from pixelbounds.diffusion.batches import Chunks  # noqa: E402
+from pixelbounds.diffusion.batches import Pixels  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_network  # noqa: E402
 from pixelbounds.storage.toml import read_toml  # noqa: E402
 from pixelbounds.workflows.settings import TrainSettings  # noqa: E402
@@ -147,13 +147,8 @@ def test_a_unit_is_never_cut():
     [{"chunks": (4, 8, 8)}, {"chunks": (4, 4, 8)}, {"chunks": (2, 8, 8), "shards": (4, 8, 8)}, {"chunks": (30, 2, 2)}],
     ids=str,
 )
-@pytest.mark.parametrize("memory", [2 * 4 * 64, 2**31])
-def test_chunks_give_the_pixels_of_the_array_within_their_memory(tmp_path, monkeypatch, rng, how, memory):
-    x, seen, read = rng.integers(0, 256, (30, 8, 8), dtype=np.uint8), [], Chunks._read
-    monkeypatch.setattr(Chunks, "_read", lambda self, numbers: seen.append(set(numbers)) or read(self, numbers))
-    chunks = Chunks(zarr.create_array(tmp_path / "x.zarr", data=x, **how), memory)
-    for index in (np.array([29, 3, 3, 17]), slice(5, 23), rng.permutation(30), slice(0, 30)):
-        np.testing.assert_array_equal(chunks[index], x[index])
-        assert chunks._chunk is None or chunks._chunk.cache_info().currsize * chunks._rows * 64 <= memory
-    if memory > x.nbytes:
-        assert sum(map(len, seen)) == len(set.union(*seen)) == 30  # every image once
+def test_pixels_of_a_store_are_those_of_the_array(tmp_path, rng, how):
+    x, index = rng.integers(0, 256, (30, 8, 8), dtype=np.uint8), np.array([29, 3, 3, 17])
+    in_memory, stored = (Pixels(images) for images in (x, zarr.create_array(tmp_path / "x.zarr", data=x, **how)))
+    assert stored.digest == in_memory.digest
+    assert torch.equal(stored.take(index), in_memory.take(index))

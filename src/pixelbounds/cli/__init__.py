@@ -1,4 +1,4 @@
-"""Strings and files become calls: `pixelbounds COMMAND`, or `python -m pixelbounds.cli COMMAND` under torchrun.
+"""Strings and files become calls: `pixelbounds COMMAND`, or `python -m pixelbounds.cli COMMAND`.
 
 Commands import what they need when they run, so that help comes at once and a machine without some package can use
 the rest.

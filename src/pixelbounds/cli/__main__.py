@@ -1,4 +1,4 @@
-"""For `python -m pixelbounds.cli` and `torchrun -m pixelbounds.cli`."""
+"""For `python -m pixelbounds.cli`."""
 
 from . import main
 

@@ -227,7 +227,7 @@ tell = partial(typer.echo, err=True)  # a line on standard error
 
 
 def _show(outcome: Outcome, machine: bool, notes: list[str]) -> None:
-    if machine and outcome.facts:  # none: another process of the same run has them
+    if machine:
         facts = {**outcome.facts, **({"notes": notes} if notes else {})}
         typer.echo(json.dumps(facts, default=_plain, allow_nan=False))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)  # in a file lines are not cut

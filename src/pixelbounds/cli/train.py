@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -23,8 +22,6 @@ def train_command(
     """Train a score network, a regressor or N-Conffusion, or resume an interrupted run.
 
     Example: pixelbounds train examples/score.toml
-
-    Several GPUs: torchrun --nproc-per-node 4 -m pixelbounds.cli train examples/score.toml
     """
     from ..execution import let_threads_sleep
 
@@ -32,8 +29,7 @@ def train_command(
     from ..workflows import train_from
 
     path = train_from(config, tell=tell, progress=None if quiet else training_lines())
-    first = os.environ.get("RANK", "0") == "0"
-    return Outcome({"network": str(path)}, (str(path),)) if first else Outcome({}, ())
+    return Outcome({"network": str(path)}, (str(path),))
 
 
 def training_lines() -> Callable[[Mapping[str, Any]], None]:

@@ -6,9 +6,8 @@ machine.
 """
 
 from .architecture import NetworkConfig, configuration
-from .designs import from_diffusers, network_of
 from .inverse import GUIDANCES, Guidance, sample_linear
-from .lean import LeanUNet
+from .lean import LeanUNet, network_of
 from .members import SYMMETRIES, Ensemble, compile_pays, compiled
 from .network import NCSNpp
 from .noise import gaussian
@@ -31,7 +30,6 @@ __all__ = [
     "compile_pays",
     "compiled",
     "configuration",
-    "from_diffusers",
     "gaussian",
     "network_of",
     "posterior_mean",

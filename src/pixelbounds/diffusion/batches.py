@@ -1,6 +1,6 @@
 """What one training step sees: some images, turned at random, and a noise level for each.
 
-Everything drawn at step k on process r is a function of (seed, k, r) alone: the images of the step come from one
+Everything drawn at step k is a function of (seed, k) alone: the images of the step come from one
 permutation per epoch, the turns, levels and noise from a generator that is seeded anew at every step. A resumed run
 therefore draws what the uninterrupted one would have drawn, and no state of a generator has to be kept.
 
@@ -33,42 +33,6 @@ _SOME = 64  # images that a digest reads at a time, and in all of a large set
 # ---------------------------------------------------------------- images
 
 
-class Chunks:
-    """Images (n, ...) of a zarr array, read a chunk at a time; those read last are kept, up to `memory` bytes.
-
-    Images that fit are thus read once and then lie in memory; of more than that the rest stays on disk.
-    """
-
-    def __init__(self, images: Any, memory: int = 2**31) -> None:
-        self._images, self._rows = images, int(images.chunks[0])
-        self.shape, self.ndim, self.dtype = tuple(int(x) for x in images.shape), images.ndim, np.dtype(images.dtype)
-        count = memory // (min(self._rows, len(self)) * prod(self.shape[1:]) * self.dtype.itemsize)
-        self._chunk = lru_cache(count)(self._read_chunk) if count else None
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, index: np.ndarray | slice) -> np.ndarray:
-        numbers = np.arange(*index.indices(len(self))) if isinstance(index, slice) else index
-        if self._chunk is None:  # one holds more images than may be kept
-            return self._read(numbers)
-        out, chunks = np.empty((len(numbers), *self.shape[1:]), self.dtype), numbers // self._rows
-        for chunk in np.unique(chunks):
-            at = chunks == chunk
-            out[at] = self._chunk(int(chunk))[numbers[at] % self._rows]
-        return out
-
-    def _read_chunk(self, chunk: int) -> np.ndarray:
-        return self._read(np.arange(chunk * self._rows, min((chunk + 1) * self._rows, len(self))))
-
-    def _read(self, numbers: np.ndarray) -> np.ndarray:
-        try:
-            return np.asarray(self._images.oindex[numbers])
-        except Exception as error:  # codecs raise what they like
-            some = f"some of images {numbers.min()} to {numbers.max()} of {self._images.store}"
-            raise ValueError(f"{some} cannot be read ({error}); write them again") from error
-
-
 class Pixels:
     """Images (n, h, w) or (n, c, h, w), kept on a GPU where they fit, else where they are; `take` gives float32.
 
@@ -97,7 +61,7 @@ class Pixels:
             raise ValueError(f"rows name none of {len(data)} images; name at least one")
         if data.dtype not in (np.uint8, np.float16, np.float32, np.float64):
             raise ValueError(f"images are {data.dtype}; convert them to uint8, or to float32 within {self.limits}")
-        self._data: Any = Chunks(data) if hasattr(data, "oindex") else data  # zarr has it; read where it lies
+        self._data: Any = data  # of zarr, which has oindex, it is read where it lies
         self._count = int(data.shape[0]) if rows is None else len(rows)
         c, h, w = (1, *data.shape[1:]) if data.ndim == 3 else data.shape[1:]
         self.shape = int(c), int(h), int(w)  # of one image
@@ -135,7 +99,10 @@ class Pixels:
     def _read(self, index: Any) -> np.ndarray:
         """Pixels as they are stored, in memory: numbers (b,) or a slice -> (b, c, h, w)."""
         chosen = index if self._rows is None else self._rows[index]
-        return np.ascontiguousarray(self._data[chosen]).reshape(-1, *self.shape)
+        try:
+            return np.ascontiguousarray(getattr(self._data, "oindex", self._data)[chosen]).reshape(-1, *self.shape)
+        except Exception as error:  # codecs of zarr raise what they like
+            raise ValueError(f"some of the images cannot be read ({error}); write them again") from error
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         step = max(1, _CHECK_BYTES // (prod(self.shape) * self._data.dtype.itemsize))
@@ -176,9 +143,9 @@ class Pixels:
 # ---------------------------------------------------------------- what is drawn at a step
 
 
-def step_seed(seed: int, step: int, rank: int) -> int:
-    """The seed of everything random at one step of one process."""
-    return int(np.random.SeedSequence([seed, step, rank, 1]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def step_seed(seed: int, step: int, stream: int = 0) -> int:
+    """The seed of everything random at one step; another stream has other numbers."""
+    return int(np.random.SeedSequence([seed, step, stream, 1]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @lru_cache(maxsize=2)

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from ..storage.files import replace_file, seal, unseal
 from .architecture import NetworkConfig
-from .designs import network_of
-from .lean import LeanUNet
+from .lean import LeanUNet, network_of
 from .members import Ensemble
 from .network import NCSNpp
 from .regression import QuantileNetwork

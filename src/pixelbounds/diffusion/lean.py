@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .architecture import NetworkConfig
-from .network import Attention, Dropout, Fourier, check_input, conv, linear, zero
+from .network import Attention, Dropout, Fourier, NCSNpp, check_input, conv, linear, zero
 
 _CHANNELS = 8  # matrix units multiply channels in groups of so many
 
@@ -112,6 +112,11 @@ class LeanUNet(nn.Module):
         out = self.last(_active(_norm(h).to(h.dtype))).to(x.dtype)
         out = F.pixel_shuffle(out, 2 * self.config.patch)
         return out / level if self.config.divide_by_sigma else out
+
+
+def network_of(config: NetworkConfig) -> NCSNpp | LeanUNet:
+    """A fresh network of a configuration, of either design."""
+    return LeanUNet(config) if config.design == "lean" else NCSNpp(config)
 
 
 def _norm(x: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from .batches import Loss
 from .checkpoint import load_state, save_state, state_files
 from .members import compiled
 from .schedule import Settings
-from .session import Group
 from .validation import Best
 
 _AWAKE = 16  # steps after which every weight has seen a gradient, also behind layers that start at 0
@@ -24,14 +23,14 @@ _TUNED = "learning_rate", "warmup", "clip"  # may change between the parts of a 
 class Learner:
     """A network that learns, its moving average, and the best of these averages."""
 
-    def __init__(self, network: nn.Module, settings: Settings, group: Group) -> None:
-        cuda = group.device.type == "cuda"
-        self.first, self.settings = group.rank == 0, settings
+    def __init__(self, network: nn.Module, settings: Settings, device: torch.device) -> None:
+        cuda = device.type == "cuda"
+        self.settings = settings
         self.half = cuda if settings.half is None else settings.half
         wanted = cuda if settings.channels_last is None else settings.channels_last
         self.format = torch.channels_last if wanted else torch.contiguous_format
-        self.network = network.to(group.device, memory_format=self.format).train()
-        self.model = group.wrap(self.network)  # first: it gives all processes the same weights
+        self.network = network.to(device, memory_format=self.format).train()
+        self.model = compiled(self.network) if settings.compile else self.network
         self.ema = deepcopy(self.network).requires_grad_(False).eval()
         self.best = Best()
         both = zip(self.network.parameters(), self.ema.parameters(), strict=True)
@@ -42,11 +41,9 @@ class Learner:
         self.optimizer = torch.optim.AdamW(
             self.weights, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=cuda or None
         )
-        if settings.compile:
-            self.model = compiled(self.model)
         self.step, self.seconds = 0, 0.0
         self.count = 0  # steps since the last line of the log
-        self.sums = torch.zeros(2, dtype=torch.float64, device=group.device)
+        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
 
     def update(self, loss: Loss, x: Tensor, sigma: Tensor, noise: Tensor, rate: float) -> None:
         """One step of AdamW and of the moving average."""
@@ -65,12 +62,12 @@ class Learner:
         self.step, self.count = self.step + 1, self.count + 1
 
     def recent_loss(self) -> float | None:
-        """Mean loss of this process since the last line of the log; it waits for the device."""
+        """Mean loss since the last line of the log; it waits for the device."""
         return float(self.sums[0]) / self.count if self.count else None
 
-    def numbers(self, group: Group) -> dict[str, float]:
-        """Mean loss and gradient norm since the last call, over all processes."""
-        loss, norm = group.mean(*(self.sums / max(1, self.count)).tolist())
+    def numbers(self) -> dict[str, float]:
+        """Mean loss and gradient norm since the last call."""
+        loss, norm = (self.sums / max(1, self.count)).tolist()
         self.sums.zero_()
         self.count = 0
         return {"loss": loss, "gradient_norm": norm}
@@ -145,5 +142,5 @@ class Learner:
                 )
         tuned = [name for name in _TUNED if before[name] != about[name]]
         changed = [f"{name} was {before[name]:g} and is {about[name]:g}" for name in tuned]
-        if changed and self.first:
+        if changed:
             warnings.warn(f"going on from step {meta['step']} in {folder}: {', '.join(changed)} now", stacklevel=4)

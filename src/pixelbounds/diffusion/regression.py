@@ -31,8 +31,7 @@ from torch import Tensor, nn
 
 from .architecture import NetworkConfig
 from .batches import Loss
-from .designs import network_of
-from .lean import LeanUNet
+from .lean import LeanUNet, network_of
 from .network import Dropout, NCSNpp
 from .noise import check_seed, philox
 from .posterior import at_least_one, check_observation

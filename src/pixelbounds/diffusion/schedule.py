@@ -34,7 +34,7 @@ class Settings:
 
     steps: int | None = _setting(None, "steps of the optimizer, e.g. 100_000", whole=True, above=0)
     seconds: float | None = _setting(None, "seconds after which to stop, e.g. 3600", above=0)
-    batch: int = _setting(64, "images per step, over all processes", whole=True, above=0)
+    batch: int = _setting(64, "images per step", whole=True, above=0)
     learning_rate: float = _setting(2e-4, "learning rate of AdamW, e.g. 2e-4", above=0)
     warmup: int = _setting(500, "steps over which the rate rises, a tenth of the run at most", whole=True, at_least=0)
     cosine: bool = _setting(True, "let the rate fall to 0 at the end")

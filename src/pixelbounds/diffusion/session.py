@@ -1,92 +1,21 @@
-"""What surrounds a training loop: processes, the folder, signals, the log. No learning here."""
+"""What surrounds a training loop: the folder, signals, the log. No learning here."""
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import torch.distributed as dist
-from torch import nn
 
 from ..storage.files import exclusive, replace_file
 
 Progress = Callable[[dict[str, Any]], None]  # called with what is known of a run; see `Log`
-
-_AGREE_EVERY = 10  # steps between two looks at the common clock, where there are several processes
-
-
-@dataclass
-class Group:
-    """The processes of a run: this one's rank, their number, this one's device."""
-
-    rank: int
-    size: int
-    device: torch.device
-    _seconds: float | None = None
-
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """The network with averaged gradients; all processes start from the weights and buffers of the first."""
-        if self.size == 1:
-            return network
-        devices = [self.device.index] if self.device.type == "cuda" else None
-        return nn.parallel.DistributedDataParallel(network, device_ids=devices)
-
-    def agree(self, step: int, seconds: float, stop: bool) -> tuple[float, bool]:
-        """One clock and one decision for all processes: seconds and stop, the latter known every few steps."""
-        if self.size == 1:
-            return seconds, stop
-        if self._seconds is None or step % _AGREE_EVERY == 0:
-            common = torch.tensor([seconds, float(stop), step, -step], dtype=torch.float64, device=self.device)
-            dist.all_reduce(common, dist.ReduceOp.MAX)
-            self._seconds, stop = float(common[0]), bool(common[1] > 0)
-            if common[2] != -common[3]:
-                raise ValueError(
-                    f"the processes stand at steps {-int(common[3])} to {int(common[2])}: they do not see the same "
-                    "folder; give all of them one on a shared file system"
-                )
-            return self._seconds, stop
-        return self._seconds, False
-
-    def wait(self) -> None:
-        """Go on when all processes are here."""
-        if self.size > 1:
-            dist.barrier()
-
-    def mean(self, *values: float) -> list[float]:
-        """The averages of numbers over processes: last bits may differ, and all must decide alike."""
-        common = torch.tensor(values, dtype=torch.float64, device=self.device)
-        if self.size > 1:
-            dist.all_reduce(common)
-        return (common / self.size).tolist()
-
-
-def processes(device: Any = None) -> Group:
-    """Join the processes that torchrun has announced in the environment, or stay alone where it has not.
-
-    They stay joined until the program ends, so that several networks can be trained one after the other.
-    """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if size == 1:
-        return Group(0, 1, device)
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-    if not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        atexit.register(dist.destroy_process_group)
-    return Group(dist.get_rank(), dist.get_world_size(), device)
 
 
 @contextmanager

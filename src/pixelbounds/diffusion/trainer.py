@@ -13,9 +13,7 @@ first; with such images the averaged network that served them best is the one th
 with the same folder, `train` resumes from the state: bit for bit as if it had never stopped, on a CPU with the same
 number of threads and with `steps` (a rate that follows the clock cannot be repeated). Learning rate, warmup and clip
 may change on the way, which is said aloud: they are what saves a run that diverged.
-
-Started by torchrun, each process takes its share of every batch and DDP averages the gradients. Processes must see the
-same folder; the first one writes, and holds the folder until the run ends: another run is refused there.
+A run holds its folder until it ends: another one is refused there.
 """
 
 from __future__ import annotations
@@ -33,11 +31,12 @@ import torch
 from torch import Tensor, nn
 
 from .batches import Loss, Pixels, batch_indices, noise_levels, random_crops, step_seed
+from .checkpoint import check_device
 from .learner import Learner
 from .regression import QuantileNetwork
 from .schedule import Settings
 from .sde import VESDE
-from .session import Group, Log, Progress, alone, processes, signals
+from .session import Log, Progress, alone, signals
 from .validation import mean_loss, trivial_loss
 
 __all__ = ["Settings", "Trained", "check_shape", "score_matching", "train", "weighted_matching"]
@@ -122,30 +121,27 @@ def train(
     An interrupt or SIGTERM lets the step end, saves the state and then raises KeyboardInterrupt or SystemExit.
     """
     with ExitStack() as stack:
-        group = processes(device)
-        data = _checked(images, limits, network, settings, group.device)
-        unseen = None if validation is None else _checked(validation, limits, network, settings, group.device)
-        if settings.batch % group.size:
-            raise ValueError(f"a batch of {settings.batch} cannot be shared by {group.size} processes; use a multiple")
+        device = torch.device(check_device(device))
+        data = _checked(images, limits, network, settings, device)
+        unseen = None if validation is None else _checked(validation, limits, network, settings, device)
         if settings.sigma_top is not None:
             sde.check_level(settings.sigma_top, "sigma_top")
         about = _about(network, data, unseen, loss, sde, settings, identity or {})
-        learner = Learner(network, settings, group)
-        place = Path(folder) if folder is not None and group.rank == 0 else None
-        if place is not None and not held:
-            stack.enter_context(alone(place))
-        if folder is not None:
-            learner.resume(folder, about)
-        stack.enter_context(torch.random.fork_rng([group.device] if group.device.type == "cuda" else []))
+        learner = Learner(network, settings, device)
+        place = None if folder is None else Path(folder)
+        if place is not None:
+            if not held:
+                stack.enter_context(alone(place))
+            learner.resume(place, about)
+        stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         stack.callback(setattr, torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
         torch.backends.cudnn.benchmark = True
         received = stack.enter_context(signals())
-        log = Log(place, learner.step, settings.batch, progress if group.rank == 0 else None)
-        run = _Run(learner, log, group, data, unseen, loss, sde, settings, folder, place, about)
-        done, stop = run.go(received)
-        if stop or received:
-            number = received[0] if received else signal.SIGTERM  # the signal may have reached another process
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        log = Log(place, learner.step, settings.batch, progress)
+        run = _Run(learner, log, device, data, unseen, loss, sde, settings, place, about)
+        done = run.go(received)
+        if received:
+            raise KeyboardInterrupt if received[0] == signal.SIGINT else SystemExit(128 + received[0])
         return _result(run, done)
 
 
@@ -155,26 +151,25 @@ class _Run:
 
     learner: Learner
     log: Log
-    group: Group
+    device: torch.device
     data: Pixels
     unseen: Pixels | None
     loss: Loss
     sde: VESDE
     settings: Settings
-    folder: str | Path | None
-    place: Path | None  # the folder, in the process that writes
+    folder: Path | None
     about: dict[str, Any]
 
-    def go(self, received: list[int]) -> tuple[float, bool]:
-        """Step until the run ends or is stopped: the fraction that is done, and whether some process was stopped."""
-        learner, group, settings = self.learner, self.group, self.settings
+    def go(self, received: list[int]) -> float:
+        """Step until the run ends or a signal is received: the fraction that is done."""
+        learner, settings = self.learner, self.settings
         began, first = time.monotonic() - learner.seconds, learner.step
-        generator = torch.Generator(group.device)
+        generator = torch.Generator(self.device)
         while True:
-            learner.seconds, stop = group.agree(learner.step, time.monotonic() - began, bool(received))
+            learner.seconds = time.monotonic() - began
             done = settings.done(learner.step, learner.seconds)
             look = self.unseen is not None and settings.looks(learner.step) and learner.step > learner.best.looked
-            if done >= 1 or stop or settings.exhausted(learner.best.stale):
+            if done >= 1 or received or settings.exhausted(learner.best.stale):
                 break
             save = learner.step % settings.checkpoint_every == 0
             if learner.step > first and (look or save or learner.step % settings.log_every == 0):
@@ -190,17 +185,16 @@ class _Run:
         if learner.step > first:
             finished = done >= 1 and learner.step > learner.best.looked
             self.report(done, look=look or finished, save=True)
-            group.wait()  # until the state is written
-        return done, stop
+        return done
 
     def step(self, generator: torch.Generator, done: float) -> None:
         """One step, whose random numbers depend on the seed and its number alone."""
         learner, settings = self.learner, self.settings
-        seed = step_seed(settings.seed, learner.step, self.group.rank)
+        seed = step_seed(settings.seed, learner.step)
         generator.manual_seed(seed)
         torch.manual_seed(seed)  # dropout draws from the global generator
         index = batch_indices(len(self.data), batch=settings.batch, step=learner.step, seed=settings.seed)
-        x = random_crops(self.data.take(index[self.group.rank :: self.group.size]), settings.crop, generator)
+        x = random_crops(self.data.take(index), settings.crop, generator)
         x = settings.augment(x, generator)
         sigma = noise_levels(self.sde, len(x), generator, sigma_top=settings.sigma_top)
         noise = torch.randn(x.shape, generator=generator, device=x.device)
@@ -211,14 +205,13 @@ class _Run:
         learner, settings = self.learner, self.settings
         learner.check(self.folder)
         if learner.count:  # else the line of this step is written
-            numbers = {"learning_rate": settings.rate(learner.step, done), **learner.numbers(self.group)}
+            numbers = {"learning_rate": settings.rate(learner.step, done), **learner.numbers()}
             if look and self.unseen is not None:
-                value = mean_loss(learner.ema, self.unseen, self.loss, self.sde, settings)
-                (numbers["validation"],) = self.group.mean(value)
+                numbers["validation"] = mean_loss(learner.ema, self.unseen, self.loss, self.sde, settings)
                 learner.best.see(learner.ema, numbers["validation"], learner.step)
             self.log.write(learner.step, learner.seconds, done, **numbers)
-        if save and self.place is not None:
-            learner.save(self.place, self.about)
+        if save and self.folder is not None:
+            learner.save(self.folder, self.about)
 
 
 def _result(run: _Run, done: float) -> Trained:

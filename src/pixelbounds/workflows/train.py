@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +13,9 @@ from ..execution.runner import Tell, parse_memory
 from ..formats.arrays import Arrays, FilePath
 from ..formats.opener import open_images
 from ..formats.scans import USUAL, Images
-from ..images.library import Array
+from ..images.library import Array, size_of
 from ..report.style import new_figure
+from ..storage.chunks import rows_at
 from ..storage.files import replace_file
 from ..storage.toml import TomlFile, read_toml
 from ..storage.version import VERSION
@@ -38,13 +37,13 @@ def train_from(
 ) -> Path:
     """Train as a TOML file says, resume the run of its folder, and return the file of the network.
 
-    The first process calls `progress` about once a second (`diffusion.session.Log`). A network no better than a
-    denoiser which learned nothing is an error; a longer run resumes from its state. A `rehearsal` need not learn.
+    `progress` is called about once a second (`diffusion.session.Log`). A network no better than a denoiser which
+    learned nothing is an error; a longer run resumes from its state. A `rehearsal` need not learn.
     """
     import torch
 
     from ..diffusion.checkpoint import check_device
-    from ..diffusion.session import alone, processes
+    from ..diffusion.session import alone
     from ..diffusion.trainer import train
     from .settings import TrainSettings
 
@@ -57,61 +56,50 @@ def train_from(
     torch.manual_seed(training.seed)
     start = _tuned(file) if training.kind == "conffusion" else _new(file, images.shape)
     network, sde, _, _, identity = start
-    group = processes(device)
-    data, unseen = _pixels(file, images, parts, start, group.device)
-    folder, first = file.resolve(settings.output.folder), group.rank == 0
-    if first:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            wrong = f"{folder} is no folder and cannot be made one ({error.strerror}); name another"
-            raise file.error(wrong, "output", "folder") from error
-    with alone(folder) if first else nullcontext():
-        if first:
-            for part in ("held_out", "validation"):
-                _keep_numbers(file, folder, part, parts[part])
-            counts = f"{len(data)} images, {0 if unseen is None else len(unseen)} to choose when to stop"
-            size = f"{sum(x.numel() for x in network.parameters()):,} parameters"
-            tell(f"{training.kind}: {size}, {counts}, {len(parts['held_out'])} held out, in {folder}")
+    data, unseen = _pixels(file, images, parts, start, device)
+    folder = file.resolve(settings.output.folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        wrong = f"{folder} is no folder and cannot be made one ({error.strerror}); name another"
+        raise file.error(wrong, "output", "folder") from error
+    with alone(folder):
+        for part in ("held_out", "validation"):
+            _keep_numbers(file, folder, part, parts[part])
+        counts = f"{len(data)} images, {0 if unseen is None else len(unseen)} to choose when to stop"
+        size = f"{sum(x.numel() for x in network.parameters()):,} parameters"
+        tell(f"{training.kind}: {size}, {counts}, {len(parts['held_out'])} held out, in {folder}")
         try:
             trained = train(
                 network, data, _loss(file, data), sde=sde, settings=training.settings(), folder=folder,
-                validation=unseen, progress=progress if first else None, device=device, identity=identity, held=True,
+                validation=unseen, progress=progress, device=device, identity=identity, held=True,
             )  # fmt: skip
         finally:
-            if first:
-                draw_curves(folder)
+            draw_curves(folder)
         if training.kind != "conffusion" and not rehearsal:  # conffusion begins with a network that passed
             with file.errors_at("training", "seconds" if training.steps is None else "steps"):
                 trained.check()
         path = folder / f"{training.kind}.safetensors"
-        if first:
-            _save(file, path, trained, start, data.limits)
-            kept = f"the network of step {trained.best} is kept, loss {trained.loss:.4g}"
-            why = f"{_ENDED[trained.ended]}); {kept}, {trained.trivial:.4g} without learning"
-            tell(f"ended at step {trained.step} ({why}")
+        _save(file, path, trained, start, data.limits)
+        kept = f"the network of step {trained.best} is kept, loss {trained.loss:.4g}"
+        tell(f"ended at step {trained.step} ({_ENDED[trained.ended]}); {kept}, {trained.trivial:.4g} without learning")
     return path
 
 
 def _opened(file: TrainFile, path: str, name: str, key: str | None) -> tuple[Any, Images]:
     """Pixels (n, h, w) or (n, c, h, w), in memory, mapped or in chunks, and what was read with them."""
-    from ..diffusion.batches import Chunks
-
     with file.errors_at("data", name):
         window = file.content.data.window
         source = open_images(file.resolve(path), key=key, window=USUAL if window is None else (window[0], window[1]))
-        images = source.pixels if isinstance(source.pixels, np.ndarray) else Chunks(source.pixels, _memory())
+        images = source.pixels
+        if not isinstance(images, np.ndarray) and size_of(images) <= parse_memory(None):
+            images = rows_at(images, 0, len(source))
         if images.ndim not in (3, 4):
             raise ValueError(f"images have shape {images.shape}; they must be (n, h, w) or (n, c, h, w)")
         if images.ndim == 4 and images.shape[3] <= 4 < min(images.shape[1:3]):
             wanted = f"channels belong on axis 1, (n, {images.shape[3]}, h, w): np.moveaxis(images, -1, 1) moves them"
             raise ValueError(f"images have shape {images.shape}; {wanted}")
     return images, source
-
-
-def _memory() -> int:
-    """Bytes of images in a zarr store that this process may keep: a quarter of RAM, shared under torchrun."""
-    return parse_memory(None) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def _parts(file: TrainFile, units: Array) -> dict[str, Array]:
@@ -152,7 +140,7 @@ _Start = tuple[Any, "VESDE", tuple[float, float], float | None, dict[str, str]]
 
 
 def _new(file: TrainFile, shape: tuple[int, ...]) -> _Start:
-    from ..diffusion.designs import network_of
+    from ..diffusion.lean import network_of
     from ..diffusion.regression import regressor
     from ..diffusion.sde import VESDE
 

@@ -7,9 +7,12 @@ import subprocess
 import numpy as np
 import pytest
 from commands import done
+from refusals import refuses
 
 import pixelbounds as pb
+from pixelbounds.formats.dicom_maps import MASKS
 from pixelbounds.formats.maps import write_interval
+from pixelbounds.formats.scans import FormatError
 
 pydicom = pytest.importorskip("pydicom")
 highdicom = pytest.importorskip("highdicom")
@@ -66,8 +69,11 @@ SERIES = {
     "slopes": lambda folder: write_dicom(folder, VALUES, slope=0.1, intercept=-1000.7),
     "one slice": lambda folder: write_dicom(folder, VALUES[:1]),
     "twelve bits": lambda folder: write_dicom(folder, VALUES, BitsStored=12, HighBit=11, PixelRepresentation=0),
+    "abdomen": lambda folder: write_dicom(folder, VALUES, BodyPartExamined="ABDOMEN"),  # unpaired: no laterality
+    "left breast": lambda folder: write_dicom(folder, VALUES, BodyPartExamined="BREAST", Laterality="L"),
     "NIfTI": lambda folder: write_nifti(folder / "scan.nii.gz", VALUES, axes="RAS", slope=2.0, intercept=-1.0),
 }
+LONG = {"guarantee": "With probability at least 90%: " + "; ".join(f"({i}) at most {i}%" for i in range(90)) + "."}
 WARNINGS = (  # of dciodvfy, as docs/research/dicom.md lists them
     "needed to build DICOMDIR", "Laterality", "not present in standard", "<QUANTITY>", "CodingSchemeDesignator"
 )  # fmt: skip
@@ -160,6 +166,33 @@ def test_every_object_says_what_it_was_made_by(tmp_path):
         assert all(word in text for word in ("pixelbounds 0.", *about.values())), text
 
 
+def test_a_guarantee_that_is_cut_says_so_and_is_whole_elsewhere(tmp_path):
+    write_dicom(tmp_path / "scan", VALUES[:1])
+    images = open_images(tmp_path / "scan")
+    write_interval(tmp_path / "maps", intervals(images), like=images, about=LONG, report={})
+    for file in (tmp_path / "maps").rglob("*.dcm"):
+        data = pydicom.dcmread(file)
+        said = data.ContributingEquipmentSequence[0].ContributionDescription
+        assert len(said) <= 1024
+        assert said.endswith("ImageComments, or in the algorithm of the report")
+        whole = data.get("ImageComments") or data.to_json()
+        assert LONG["guarantee"] in whole, file
+
+
+def test_a_source_of_many_frames_is_refused_however_few_it_has(tmp_path):
+    """One frame of an enhanced image has its place and rescaling elsewhere; of an angiography no map is parametric."""
+    groups = [pydicom.Dataset()]
+    write_dicom(tmp_path / "enhanced", VALUES[:1], NumberOfFrames=1, SharedFunctionalGroupsSequence=groups)
+    write_dicom(tmp_path / "dose", VALUES[:1], Modality="RTDOSE", DoseGridScaling="0.01")
+    for name in ("enhanced", "dose"):
+        refuses(lambda path=tmp_path / name: open_images(path), "convert it to one plain file", error=FormatError)
+    write_dicom(tmp_path / "scan", VALUES[:1], SOPClassUID=pydicom.uid.XRayAngiographicImageStorage, Modality="XA")
+    images = open_images(tmp_path / "scan")
+    write_interval(tmp_path / "maps", intervals(images), like=images)
+    wanted = "X-Ray Angiographic", "leave --parametric and --report out"
+    refuses(lambda: write_interval(tmp_path / "more", intervals(images), like=images, report={}), *wanted)
+
+
 def test_open_ends_are_padding_that_viewers_leave_out(tmp_path):
     """Air at the open lower end is no silhouette, and not the brightest of the lengths."""
     values = np.full((1, 4, 4), 40, np.int16)
@@ -185,7 +218,9 @@ def test_a_structured_report_says_what_each_structure_comes_to(tmp_path):
     centre = np.tile(images.pixels, (24, 1, 1)).reshape(-1, *images.pixels.shape[1:])
     truth = np.clip(centre + np.random.default_rng(0).normal(0, 0.02, centre.shape), 0, 1).astype(np.float32)
     band = pb.Band(np.clip(centre - 0.05, 0, 1), np.clip(centre + 0.05, 0, 1))
-    cal = pb.calibrate(truth, band, risk_level=0.2, failure_prob=0.2, method="rcps", measure=images.measure)
+    organ = {"within": np.tile(LABELS == 1, (24, 1, 1)), "name": "organ 1"}
+    promises = [pb.share(1 / 3), pb.share(0.4, **organ), pb.tail(0.5, above=0.2, **organ)]
+    cal = pb.calibrate(truth, band, promises=promises, failure_prob=0.2, method="rcps", measure=images.measure)
     cal.save(tmp_path / "cal.safetensors")
     np.savez(tmp_path / "new.npz", lower=band.lower[: len(images)], upper=band.upper[: len(images)])
     words = "apply", tmp_path / "cal.safetensors", tmp_path / "new.npz", "--like", tmp_path / "scan", "--tolerance", 90
@@ -197,17 +232,24 @@ def test_a_structured_report_says_what_each_structure_comes_to(tmp_path):
     lower, upper, ends = (open_images(tmp_path / "maps", part=part, window=None).pixels for part in parts)
     drawn = highdicom.seg.segread(scan / "parametric" / "structures.dcm")
     assert [x.SegmentLabel for x in drawn.SegmentSequence] == ["organ 1", "organ 2"]
+    assert {x.SegmentAlgorithmType for x in drawn.SegmentSequence} == {"SEMIAUTOMATIC"}  # pixelbounds drew none of them
     digest = hashlib.sha256((tmp_path / "cal.safetensors").read_bytes()).hexdigest()
     regions = [np.ones_like(LABELS, bool), LABELS == 1, LABELS == 2]
-    for number, (group, inside) in enumerate(zip(groups, regions, strict=True)):
+    levels = [
+        {"share": 33.3334},
+        {"share": 40, "tail-0.2": 50},
+        {},
+    ]  # rounded up; about another organ nothing is promised
+    for number, (group, inside, level) in enumerate(zip(groups, regions, levels, strict=True)):
         found = {x.name.value: x.value for x in group.get_measurements()}
+        assert {name: x for name, x in found.items() if name in ("share", "tail-0.2")} == level
         closed = inside & (ends == 0)
         assert found["voxels"] == inside.sum()
-        assert found["open"] == pytest.approx(100 * (1 - closed.sum() / inside.sum()))
+        assert found["open"] == pytest.approx(100 * (1 - closed.sum() / inside.sum()), abs=1e-3)
         assert found["mean-lower"] == pytest.approx(lower[closed].mean(), abs=1.01)  # captures have steps of 1 HU
         assert found["mean-upper"] == pytest.approx(upper[closed].mean(), abs=1.01)
         said = " ".join(str(item.get("TextValue", "")) for item in group[0].ContentSequence)
-        assert all(x in said for x in ("20%", digest, f"pixelbounds {pb.__version__}")), said
+        assert all(x in said for x in (cal.guarantee, digest, f"pixelbounds {pb.__version__}")), said
         if number:
             (reference,) = group.referenced_segment[0].ReferencedSOPSequence
             assert reference.ReferencedSOPInstanceUID == drawn.SOPInstanceUID
@@ -224,22 +266,16 @@ def test_a_structured_report_says_what_each_structure_comes_to(tmp_path):
 
 @pytest.mark.skipif(shutil.which("dciodvfy") is None, reason="dciodvfy is missing: apt-get install dicom3tools")
 @pytest.mark.parametrize("identifiers", ["drop", "keep", "pseudonym"])
-@pytest.mark.parametrize("kind", ["plain", "oblique and dark", "one slice", "NIfTI"])
+@pytest.mark.parametrize("kind", ["plain", "oblique and dark", "one slice", "abdomen", "left breast", "NIfTI"])
 def test_every_object_passes_dciodvfy(tmp_path, kind, identifiers):
     SERIES[kind](tmp_path / "scan")
     images = open_images(tmp_path / "scan")
-    rest = {
-        "like": images,
-        "parametric": True,
-        "masks": trusted(intervals(images), images, 20),
-        "identifiers": identifiers,
-    }
+    masks = dict.fromkeys(MASKS, (images.pixels > 0.5, "said"))
+    rest = {"like": images, "parametric": True, "masks": masks, "identifiers": identifiers, "about": LONG}
     if kind != "NIfTI":
         rest["report"] = {"organ": images.pixels > 0.5}
     write_interval(tmp_path / "maps", intervals(images), **rest)
     for file in sorted((tmp_path / "maps").rglob("*.dcm")):
-        if "_00" in file.name and not file.name.endswith("_001.dcm"):
-            continue
         verdict = subprocess.run(["dciodvfy", "-new", file], capture_output=True, text=True)
         lines = (verdict.stdout + verdict.stderr).splitlines()
         wrong = [x for x in lines if x.startswith("Error")]

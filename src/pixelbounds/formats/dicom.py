@@ -143,6 +143,8 @@ def _check_header(file: Path, header: Any) -> None:
         )
     if int(header.get("NumberOfFrames", 1) or 1) > 1:
         raise FormatError(f"{file} holds {header.NumberOfFrames} frames; convert it to one file per slice")
+    if "SharedFunctionalGroupsSequence" in header or "DoseGridScaling" in header:  # place and rescaling stand elsewhere
+        raise FormatError(f"{file} is {header.SOPClassUID.name}; convert it to one plain file per slice")
     if not str(header.get("PhotometricInterpretation", "")).startswith("MONOCHROME"):
         raise FormatError(f"{file} is {header.get('PhotometricInterpretation')}; only grey images are read: convert it")
     extent = (header.Rows, header.Columns)

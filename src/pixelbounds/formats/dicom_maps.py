@@ -24,14 +24,14 @@ import numpy as np
 from ..images.library import Array
 from ..images.measure import Measure
 from ..storage.version import VERSION
-from .scans import Scan, needed
+from .scans import FormatError, Scan, needed
 
 PARAMETRIC = "parametric"  # the folder of Parametric Maps beside those of secondary captures
 SCHEME = "99PIXELBOUNDS"  # of codes of our own
 SEPARATOR = " | "  # between what maps say that they were made by
 _MOST = 2**16 - 1
 _FINEST = -15  # 2**-15 is the finest power of two that fits into 16 characters
-_STUDY = ("SpecificCharacterSet", "StudyInstanceUID", "BodyPartExamined", "PatientPosition", "FrameOfReferenceUID")
+_STUDY = ("SpecificCharacterSet", "StudyInstanceUID", "Laterality", "PatientPosition", "FrameOfReferenceUID")
 _WHO = """
 PatientName PatientID IssuerOfPatientID PatientBirthDate PatientSex PatientAge StudyDate StudyTime StudyID
 StudyDescription AccessionNumber ReferringPhysicianName PositionReferenceIndicator
@@ -47,6 +47,8 @@ _NO_UNIT = "US"  # as DICOM says unspecified
 MASKS = ("trusted", "outer", "inner")  # parts that are segmentations
 UCUM = {"HU": ("[hnsf'U]", "Hounsfield unit"), "": ("1", "no units")}
 _WINDOW = "window of the images"
+_GIVEN = ("SEMIAUTOMATIC", "not known: structures as they were given", "not known")  # who drew a segment, and how
+_CUT = " ... CUT: the whole text is in ImageComments, or in the algorithm of the report"
 _PARAMETRIC_SERIES = 100  # series of Parametric Maps are numbered from here on, ten times the source's further
 
 
@@ -133,7 +135,7 @@ class MapsOfScan:
         content = hashlib.sha256(part.values.tobytes()).hexdigest()
         equipment = needed("highdicom").ContributingEquipment(
             "pixelbounds", concept("109102", "DCM", "Processing Equipment"), manufacturer_model_name="pixelbounds",
-            software_versions=VERSION, contribution_description=self.about[:1024] or None,
+            software_versions=VERSION, contribution_description=_shortened(self.about, 1024) or None,
         )  # fmt: skip
         return {
             "series_instance_uid": uid_of(self.key, self.sources[0].to_json(), settings, content),
@@ -155,10 +157,15 @@ class MapsOfScan:
         for item in data.ContributingEquipmentSequence:
             item.pop("ContributionDateTime", None)
         if "Rows" in data and (part.comment or self.about):
-            data.ImageComments = ". ".join(filter(None, (part.comment, self.about)))[:10240]
+            data.ImageComments = _shortened(". ".join(filter(None, (part.comment, self.about))), 10240)
         if self.patient is not None:
             data.PatientIdentityRemoved, data.DeidentificationMethod = "YES", REMOVED
         data.save_as(file, enforce_file_format=True)
+
+
+def _shortened(text: str, most: int) -> str:
+    """A text of at most so many characters, which says where it was cut: half a guarantee reads like another one."""
+    return text if len(text) <= most else text[: most - len(_CUT)] + _CUT
 
 
 def header_of(scan: Scan, k: int) -> Any:
@@ -290,7 +297,13 @@ def write_parametric(folder: Path, maps: MapsOfScan) -> dict[str, Any]:
     folder.mkdir(parents=True)
     objects = {}
     for order, part in enumerate(maps.parts, _PARAMETRIC_SERIES + 1):
-        data = segmentation(maps, part, [part.name], order) if part.name in MASKS else _parametric(maps, part, order)
+        try:
+            data = (
+                segmentation(maps, part, [part.name], order) if part.name in MASKS else _parametric(maps, part, order)
+            )
+        except AttributeError as error:  # highdicom looks for frames wherever a kind may have some
+            kind = maps.sources[0].SOPClassUID.name
+            raise FormatError(f"maps of {kind} cannot be parametric; leave --parametric and --report out") from error
         maps.save(data, part, folder / f"{part.name}.dcm")
         objects[part.name] = data
     return objects
@@ -337,7 +350,7 @@ def _parametric(maps: MapsOfScan, part: Part, order: int) -> Any:
         voi_lut_transformations=[highdicom.VOILUTTransformation(window_center=level, window_width=width)],
         **common,
     )
-    data.Laterality = ""
+    data.Laterality = maps.sources[0].Laterality
     for word, value in part.padding(frames).items():
         setattr(data, f"Float{word}", value)
     return _without_chance(data, maps)
@@ -346,14 +359,15 @@ def _parametric(maps: MapsOfScan, part: Part, order: int) -> Any:
 def segmentation(maps: MapsOfScan, part: Part, names: list[str], order: int) -> Any:
     """The segmentation of masks (n, h, w) or (n, h, w, segments), one segment for each name."""
     highdicom = needed("highdicom")
-    algorithm = highdicom.AlgorithmIdentificationSequence(
-        "pixelbounds", concept("113076", "DCM", "Segmentation"), VERSION
+    how, *algorithm = ("AUTOMATIC", "pixelbounds", VERSION) if part.name in MASKS else _GIVEN
+    made_by = highdicom.AlgorithmIdentificationSequence(
+        algorithm[0], concept("113076", "DCM", "Segmentation"), algorithm[1]
     )
     category = concept("309825002", "SCT", "Spatial and Relational Concept")
     kind = concept("111030", "DCM", "Image Region")
     segments = []
     for number, name in enumerate(names, 1):
-        segments.append(highdicom.seg.SegmentDescription(number, name[:64], category, kind, "AUTOMATIC", algorithm))
+        segments.append(highdicom.seg.SegmentDescription(number, name[:64], category, kind, how, made_by))
         if part.comment:
             segments[-1].SegmentDescription = part.comment[:1024]
     data = highdicom.seg.Segmentation(

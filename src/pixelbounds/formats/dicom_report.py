@@ -1,33 +1,40 @@
 """A structured report (TID 1500) of the maps of a DICOM series: what intervals come to in each structure.
 
 Structures are the segments of a segmentation that is written beside the maps. A mean is taken over the voxels whose
-ends both lie within the window, and the share of the others is said. No promise is made about a mean: what is promised,
-by which calibration, network and version, is said by the algorithm of each group of measurements.
+ends both lie within the window, and the share of the others is said. No promise is made about a mean. Each promise
+about all pixels, or about a structure by its name, is a row with its level, which is about future images (units); the
+whole guarantee, calibration, network and version are said by the algorithm of each group of measurements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..calibration.promises import CertifiedPromise
+from ..calibration.text import more_than
+from ..calibration.words import level_in_words
 from ..images.library import Array
 from ..storage.version import VERSION
 from .dicom_maps import SCHEME, SEPARATOR, UCUM, MapsOfScan, Part, concept, segmentation, uid_of
 from .scans import FormatError, needed
 
 _MEANS = {"lower": "Mean lower end", "upper": "Mean upper end", "length": "Mean interval length"}
+_PERCENT = ("%", "UCUM", "percent")
 _SERIES = 200  # is numbered so, ten times the source's further
 
 
 def write_structured_report(
-    folder: Path, maps: MapsOfScan, structures: Mapping[str, Array], objects: Mapping[str, Any]
-) -> None:
+    folder: Path, maps: MapsOfScan, structures: Mapping[str, Array], objects: Mapping[str, Any],
+    promises: Sequence[CertifiedPromise],
+) -> None:  # fmt: skip
     """Write folder/report.dcm about all voxels and about each structure, a mask (n, h, w), and the structures' SEG.
 
     objects        the Parametric Maps of the scan by the names of their parts
+    promises       what the intervals say that was promised
     """
     highdicom, sr = needed("highdicom"), needed("highdicom.sr")
     if maps.scan.kind != "dicom":
@@ -37,7 +44,7 @@ def write_structured_report(
     groups: list[Any] = [
         sr.MeasurementsAndQualitativeEvaluations(
             sr.TrackingIdentifier(uid_of(maps.key, maps.about, "all"), "all voxels"), algorithm_id=algorithm,
-            measurements=_measurements(maps, everywhere, objects),
+            measurements=[*_promised(promises, None), *_measurements(maps, everywhere, objects)],
         )
     ]  # fmt: skip
     evidence = [*maps.sources, *objects.values()]
@@ -54,7 +61,7 @@ def write_structured_report(
                     drawn.SOPClassUID, drawn.SOPInstanceUID, number,
                     source_series=sr.SourceSeriesForSegmentation(maps.sources[0].SeriesInstanceUID),
                 ),
-                measurements=_measurements(maps, mask.astype(bool), objects),
+                measurements=[*_promised(promises, name), *_measurements(maps, mask.astype(bool), objects)],
             )
         )  # fmt: skip
     observer = sr.ObserverContext(
@@ -74,6 +81,26 @@ def write_structured_report(
     maps.save(data, part, folder.parent / "report.dcm")
 
 
+def _promised(promises: Sequence[CertifiedPromise], structure: str | None) -> list[Any]:
+    """The levels of promises about a structure, or about all pixels."""
+    rows = []
+    for promise in promises:
+        if promise.place == ("all" if structure is None else "region") and structure in (None, promise.name):
+            code, what = promise.kind, "share of voxels outside intervals"
+            value, unit = float(level_in_words(promise.at_most).removesuffix("%")), _PERCENT  # rounded up
+            if promise.kind == "tail":
+                code, what = f"tail-{promise.above:g}"[:16], f"images that miss {more_than(promise.above)}"
+            elif promise.kind == "loss":
+                what, value, unit = "loss", promise.at_most, ("1", "UCUM", "no units")
+            name = concept(code, SCHEME, f"Promised on average: {what}, at most")
+            rows.append(needed("highdicom.sr").Measurement(name, value, concept(*unit)))
+    return rows
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.5g}")  # more of them would say what nobody measured
+
+
 def _measurements(maps: MapsOfScan, mask: Array, objects: Mapping[str, Any]) -> list[Any]:
     """How many voxels a mask has, how many of them have an open end, and means over the others."""
     sr = needed("highdicom.sr")
@@ -84,13 +111,13 @@ def _measurements(maps: MapsOfScan, mask: Array, objects: Mapping[str, Any]) -> 
     rows = [sr.Measurement(concept("voxels", SCHEME, "Number of voxels"), voxels, count)]
     if voxels:
         share = concept("open", SCHEME, "Share of voxels with an end beyond the window")
-        rows.append(sr.Measurement(share, 100 * (voxels - inside) / voxels, concept("%", "UCUM", "percent")))
+        rows.append(sr.Measurement(share, _digits(100 * (voxels - inside) / voxels), concept(*_PERCENT)))
     for name, meaning in _MEANS.items():
         if not inside:
             continue
         value, unit = UCUM.get(parts[name].unit, (parts[name].unit[:16], parts[name].unit))
         image = sr.SourceImageForMeasurement.from_source_image(objects[name])
-        mean = float(parts[name].values[closed].mean(dtype=np.float64))
+        mean = _digits(parts[name].values[closed].mean(dtype=np.float64))
         what = concept(f"mean-{name}", SCHEME, f"{meaning} of closed intervals")
         rows.append(sr.Measurement(what, mean, concept(value, "UCUM", unit), referenced_images=[image]))
     return rows

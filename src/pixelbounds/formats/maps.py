@@ -31,6 +31,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
+from ..evaluation.guarantee_check import StoredGuarantee
 from ..images.checks import check_choice, check_same_shape, check_values, distinct_in_order
 from ..images.ends import Interval, outward
 from ..images.library import Array, rows_of
@@ -335,6 +336,7 @@ def _write_dicom(path: Path, shown: _Shown, parametric: bool, report: Mapping[st
     like = shown.like
     _check_free(path, "maps")
     patients = _patients_of(like, shown.identifiers)
+    stored = StoredGuarantee.from_state(shown.about.get("claim"))
     with aside(path) as folder:
         for number, (scan, patient) in enumerate(zip(like.geometry.scans, patients, strict=True), 1):
             maps = MapsOfScan(scan, _parts(shown, scan), _scan_key(like, scan), patient, _provenance(shown.about))
@@ -344,6 +346,7 @@ def _write_dicom(path: Path, shown: _Shown, parametric: bool, report: Mapping[st
             objects = write_parametric(place / PARAMETRIC, maps) if parametric else {}
             if report is not None:
                 drawn = {name: np.asarray(mask[scan.start : scan.stop]) for name, mask in report.items()}
-                write_structured_report(place / PARAMETRIC, maps, drawn, objects)
+                promises = () if stored is None else stored.promises
+                write_structured_report(place / PARAMETRIC, maps, drawn, objects, promises)
         swap_folder(folder / "new", path)
     return path

@@ -93,10 +93,11 @@ def test_nothing_is_lost_or_sent_twice_by_calls_that_are_killed(hospital, calibr
     for number in range(5):  # series arrive while calls are killed
         arrive(100 + 2 * number, 101 + 2 * number)
         arrived += 2
-        command = [sys.executable, day.__file__, str(KILLS // 5), "1.0", *map(str, words)]
+        command = [sys.executable, day.__file__, str(number), str(KILLS // 5), "1.0", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, cwd=calibration.parent, timeout=300)
         alive += int(done.stdout)
     assert alive > KILLS / 2  # the others had done all there was
+    print(f"{KILLS} kills, {alive} of running calls; {arrived} series of {SLICES} images and {MADE} objects to send")
     for _ in range(2):
         assert call("archive", *words).exit_code == 0
     assert len(archive.ask("instances")) == arrived * (SLICES + MADE)

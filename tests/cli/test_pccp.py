@@ -69,10 +69,39 @@ def test_other_images_than_planned_are_named(folder, tmp_path):
     assert "images (units) 200 in the protocol, 120 in the calibration" in flat(result.stdout)
 
 
+def test_the_split_is_fixed_and_units_are_counted(folder, tmp_path):
+    """Patients of two images: how many fit stands in the protocol, so that one patient less is seen."""
+    asked = *ASKED[:-2], "--groups", "band"
+    done("protocol", "write", "--out", tmp_path / "ct.toml", "--images", 60, "--unit-name", "patient", *asked)
+    fit = tomllib.loads((tmp_path / "ct.toml").read_text())["calibration"]["n_fit"]
+    assert f"--n-fit {fit} " in (tmp_path / "ct.md").read_text()
+    for images, said in ((120, "follows"), (118, "images (units) 60 in the protocol, 59 in the calibration")):
+        (tmp_path / "units.txt").write_text("".join(f"{i // 2}\n" for i in range(images)))
+        np.save(tmp_path / "truth.npy", np.load(folder / "truth.npy")[:images])
+        band = np.load(folder / "band.npz")
+        np.savez(tmp_path / "band.npz", lower=band["lower"][:images], upper=band["upper"][:images])
+        files = tmp_path / "truth.npy", tmp_path / "band.npz", "--units", tmp_path / "units.txt", "--force"
+        done(
+            "calibrate", *files, "--unit-name", "patient", "--n-fit", fit, *asked, "--out", tmp_path / "cal.safetensors"
+        )
+        result = call("protocol", "check", tmp_path / "ct.toml", tmp_path / "cal.safetensors")
+        assert said in flat(result.stdout)
+
+
+def test_an_edited_protocol_is_seen_by_its_page(folder, tmp_path):
+    for name in ("ct.toml", "ct.md"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes().replace(b"images = 120", b"images = 120 "))
+    result = call("protocol", "check", tmp_path / "ct.toml", calibrated(folder, *ASKED))
+    assert result.exit_code == 1
+    assert "ct.md has another SHA-256" in flat(result.stdout)
+
+
 def test_a_protocol_that_cannot_be_kept_is_not_written(tmp_path):
     result = call("protocol", "write", "--out", tmp_path / "p.toml", "--images", 12, "--risk-level", 0.05)
     assert result.exit_code == 1
     assert "plan at least" in flat(result.stderr)
+    words = "--images", 60, "--risk-level", 0.1, "--groups", "band", "--n-fit", 55
+    assert "55 of 60 images (units) fit" in flat(call("protocol", "write", "--out", tmp_path / "p.toml", *words).stderr)
     assert not list(tmp_path.iterdir())
     (tmp_path / "edited.toml").write_text("[protocol]\nimages = 3\n[calibration]\nrisk = 0.1\n")
     assert call("protocol", "check", tmp_path / "edited.toml", tmp_path / "none.safetensors").exit_code == 2

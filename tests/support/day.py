@@ -1,7 +1,7 @@
 """A hospital's day: a calibration of phantoms as CT series, and series that arrive in an archive later.
 
 As a program it calls `pixelbounds archive` again and again and kills it at random moments, all from one process that
-has loaded everything, so that a call takes no time to start: python day.py KILLS SECONDS WORDS...
+has loaded everything, so that a call takes no time to start: python day.py SEED KILLS SECONDS WORDS...
 """
 
 import os
@@ -54,13 +54,13 @@ def calibrated(folder, patients=60):
     return calibration
 
 
-def kill_calls(kills, seconds, words):
+def kill_calls(seed, kills, seconds, words):
     """Start the command so often, and kill each after up to so many seconds; how many were alive when killed."""
     from pixelbounds.cli import app
     from pixelbounds.workflows import archive  # noqa: F401 - loaded once
 
     sys.path.insert(0, os.getcwd())
-    rng, alive = random.Random(0), 0
+    rng, alive = random.Random(seed), 0
     for _ in range(kills):
         child = os.fork()
         if child == 0:
@@ -79,4 +79,4 @@ def kill_calls(kills, seconds, words):
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    kill_calls(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])
+    kill_calls(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:])

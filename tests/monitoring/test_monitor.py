@@ -136,7 +136,7 @@ def test_pooled_weights_may_have_any_sum(rng, tmp_path):
 
 def test_the_alarm_is_raised_by_the_mean_e_value_and_by_none_alone(world):
     """Of two promises one is broken: its e-value must be twice as great as if it were alone."""
-    monitors = tuple(PromiseMonitor.of(promise) for promise in world[0].promises[:2])
+    monitors = tuple(map(PromiseMonitor, world[0].promises[:2]))
     bad, good = ({0: (loss, 1.0)} for loss in (0.4, 0.1))
     greatest, mean = [], []
     for _ in range(200):

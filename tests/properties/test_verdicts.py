@@ -110,13 +110,13 @@ def test_a_monitor_may_be_asked_again_until_it_says_kept(record_property):
     promise = CertifiedPromise("share", "all pixels", "all", 0.1, 0.0, 1.0, "units", 0.0, 0.05, 100)
     for seed in range(worlds):
         bad = generator("looks", seed=seed).random(600) < 0.1005
-        monitor, said = PromiseMonitor.of(promise), False
+        monitor, said = PromiseMonitor(promise), False
         for image, loss in enumerate(bad.tolist()):
             monitor = replace(monitor, risk=monitor.risk.update(loss, 1.0))
             said |= image % 30 == 29 and monitor.status(1).kept
         kept += said
     check_failures(kept, worlds, ERR, ("evaluating again until it says kept", 0.19), record_property)
-    easy = PromiseMonitor.of(promise)
+    easy = PromiseMonitor(promise)
     for _ in range(300):
         easy = replace(easy, risk=easy.risk.update(0.03, 1.0))
     assert easy.status(5).kept

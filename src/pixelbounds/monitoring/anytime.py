@@ -54,8 +54,11 @@ class AnytimeCalibration:
     certify at once. Arguments are those of `pixelbounds.calibrate`; the bound is its own, and needs no number of
     images. `expected`, of images (units) to come, shapes the path; any is valid.
 
-    `start` says what is promised and on what kind of images, before anything is certified; `by_unit` whether they come
-    in units.
+    start         what is promised and on what kind of images, before anything is certified
+    by_unit       whether images come in units
+    images        images that certify so far; those that fitted do not
+    image_hashes  short hashes of the truth of all images, those that fitted first
+    checks        after each call of `add`: how many images and units certify, and where on the path it is certified
 
     >>> rng = np.random.default_rng(0)
     >>> def images(n):
@@ -103,7 +106,7 @@ class AnytimeCalibration:
         names = None if data.units is None else check_units(data.units.ids, len(data))[: len(fitting)]
         units_here = None if names is None else np.unique(unit_digests(names))
         shares, fitted = group_shares(data, fitting, path), len(fitting)
-        self._evidence = Evidence.new(start, path, shares, hashes[:fitted], units_here, digest if fits else digest * 0)
+        self._hold(Evidence.new(start, path, shares, hashes[:fitted], units_here, digest if fits else digest * 0))
         if not fits:
             self._count(data, risks, hashes, None)
 
@@ -153,18 +156,13 @@ class AnytimeCalibration:
         for some, unit_of in _whole_units(arrivals):
             here = tuple(risk.take(some) for risk in risks)
             evidence = evidence.update(data.take(some), here, unit_of)
-        self._evidence = evidence.checked(arrivals)
+        self._hold(evidence.checked(arrivals))
         return len(arrivals.images)
 
-    @property
-    def start(self) -> Calibration:
-        """What is promised and on what kind of images, before anything is certified."""
-        return self._evidence.start
-
-    @property
-    def by_unit(self) -> bool:
-        """Whether images come in units."""
-        return self._evidence.by_unit
+    def _hold(self, evidence: Evidence) -> None:
+        self._evidence, self.start, self.by_unit = evidence, evidence.start, evidence.by_unit
+        self.images, self.image_hashes = evidence.counted.images, evidence.image_hashes
+        self.checks = tuple(Check(*map(int, row)) for row in evidence.checks)
 
     @property
     def certified(self) -> Calibration | None:
@@ -172,32 +170,14 @@ class AnytimeCalibration:
         return self._evidence.calibration
 
     @property
-    def checks(self) -> tuple[Check, ...]:
-        """After each call of `add`: how many images and units certify, and where on the path it is certified."""
-        return tuple(Check(*map(int, row)) for row in self._evidence.checks)
-
-    @property
-    def images(self) -> int:
-        """Images that certify so far; those that fitted do not."""
-        return self._evidence.counted.images
-
-    @property
-    def image_hashes(self) -> Array:
-        """Short hashes of the truth of all images, those that fit first."""
-        return self._evidence.image_hashes
-
-    @property
     def min_images(self) -> int:
         """Images (units) below which nothing can certify these promises, even if no pixel is missed."""
         return max(min_losses(x.level, x.failure_prob) for x in self._evidence.e_processes)
 
     def __repr__(self) -> str:
-        calibration = self.certified
-        if calibration is not None:
-            return f"AnytimeCalibration, {self.images} images: {calibration.guarantee}"
-        return (
-            f"AnytimeCalibration, {self.images} images: nothing certified yet; at least {self.min_images} must certify"
-        )
+        certified = self.certified
+        none = f"nothing certified yet; at least {self.min_images} must certify"
+        return f"AnytimeCalibration, {self.images} images: {none if certified is None else certified.guarantee}"
 
     def to_bytes(self) -> bytes:
         """The content of the state's file: the same images, in the same calls, give the same bytes."""
@@ -211,7 +191,7 @@ class AnytimeCalibration:
     def from_bytes(cls, data: bytes, name: str = "file", family: Family | None = None) -> AnytimeCalibration:
         """The anytime calibration that the content of a file holds."""
         made = cls.__new__(cls)
-        made._evidence = evidence_from_bytes(data, name, family)
+        made._hold(evidence_from_bytes(data, name, family))
         return made
 
     @classmethod
@@ -237,11 +217,8 @@ def _check_not_fitted(hashes: Array, fitted: Array) -> None:
         raise ValueError("these images fitted groups and path, so they do not certify: give images that arrived later")
     same = int(is_known_image(hashes, fitted).sum())
     if same:
-        warnings.warn(
-            f"{same} of {len(hashes)} images have the truth of one that fitted. If they are the same images, they must "
-            f"not certify: begin again without them ({VALIDITY_DOC})",
-            stacklevel=4,
-        )
+        what = f"{same} of {len(hashes)} images have the truth of one that fitted. If they are the same, they must not"
+        warnings.warn(f"{what} certify: begin again without them ({VALIDITY_DOC})", stacklevel=4)
 
 
 def _whole_units(arrivals: NewImages) -> Iterator[tuple[Array, Array]]:

@@ -27,10 +27,8 @@ class RepeatedBatch(ValueError):
     """A call begins with the images of an earlier one."""
 
     def __init__(self, images: int) -> None:
-        super().__init__(
-            f"the first {images} of these images are those of an earlier call, in the same order: leave out what was "
-            "counted, or name the call, batch='2026-11-18', if they are new"
-        )
+        remedy = "leave out what was counted, or name the call, batch='2026-11-18', if they are new"
+        super().__init__(f"the first {images} of these images are those of an earlier call: {remedy}")
         self.images = images
 
 

@@ -169,10 +169,8 @@ def statistics_of(
         raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
     reference = calibration.reference
     if not len(reference):
-        raise ValueError(
-            "this calibration keeps no statistics of its bands, since its images stayed at their sites or it must not "
-            "disclose single images: new bands cannot be compared with them"
-        )
+        why = "its images stayed at their sites, or must not be disclosed"
+        raise ValueError(f"this calibration keeps no statistics to compare new bands with: {why}")
     band, features, labels = calibration.check_band(band, features, labels)
 
     def work(start: int, stop: int) -> list[Array]:

@@ -41,34 +41,21 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What an anytime calibration is made of, and what it has seen.
+    """What an anytime calibration is made of, and what it has seen."""
 
-    start          what is promised, with groups and with nothing certified
-    path, shares   what the first images fitted, and the shares of its groups among them
-    by_unit        whether images come in units
-    e_processes    one for each promise
-    weights        how much its units count for in all, (promises,)
-    counted        images that certify, all units, those that fitted among them, and calls
-    certifying     units that certify
-    image_hashes   of all images, those that fitted first, (n,)
-    digest         the sum of the digests of all images, (8,)
-    checks         a `Check` for every call, (calls, 3)
-    of_units, of_images    what bands of the first units are like (`BandStatistics`)
-    """
-
-    start: Calibration
-    path: Path
-    shares: Array
-    by_unit: bool
-    e_processes: tuple[PathEProcess, ...]
-    weights: Array
-    counted: Counted
-    certifying: int
-    image_hashes: Array
-    digest: Array
-    checks: Array
-    of_units: Array
-    of_images: Array
+    start: Calibration  # what is promised, with groups and with nothing certified
+    path: Path  # what the first images fitted
+    shares: Array  # of its groups among them
+    by_unit: bool  # whether images come in units
+    e_processes: tuple[PathEProcess, ...]  # one for each promise
+    weights: Array  # how much its units count for in all, (promises,)
+    counted: Counted  # images that certify, all units, those that fitted among them, and calls
+    certifying: int  # units that certify
+    image_hashes: Array  # of all images, those that fitted first, (n,)
+    digest: Array  # the sum of the digests of all images, (8,)
+    checks: Array  # a `Check` for every call, (calls, 3)
+    of_units: Array  # what bands of the first units are like (`BandStatistics`)
+    of_images: Array  # and those of one image of each
 
     @classmethod
     def new(

@@ -71,12 +71,9 @@ class Monitor:
         if len(losses) > 1:
             raise ValueError(f"{len(losses)} losses of your own cannot be monitored together; calibrate each by itself")
         if bool(losses) != (loss is not None):
-            raise ValueError(
-                f"this calibration is about the loss {losses[0]!r}, which no file holds: give it, loss=..."
-                if losses
-                else "this calibration is about missed pixels, which need no loss: leave it out"
-            )
-        self.promises: tuple[PromiseMonitor, ...] = tuple(map(PromiseMonitor.of, calibration.promises))
+            about = f"the loss {losses[0]!r}: give it, loss=..." if losses else "missed pixels: leave loss= out"
+            raise ValueError(f"this calibration is about {about}")
+        self.promises: tuple[PromiseMonitor, ...] = tuple(map(PromiseMonitor, calibration.promises))
         self._seed = int(self._digest[:16], 16)  # of what breaks ties
         self.drift: tuple[DriftMartingale, ...] = drift_martingales(calibration.reference, self._seed)
         self.broken = False
@@ -138,12 +135,10 @@ class Monitor:
     def _arrivals(self, counted: Counted, units: Any, batch: str | None, *images: Any) -> NewImages:
         record = self.calibration.record
         if (units is None) == bool(record.units):
-            raise ValueError(
-                f"the promise is about a {record.unit_name}: give the {record.unit_name} of each image, units=..."
-                if record.units
-                else "the calibration took images as independent, so they have no units: leave units= out, or "
-                "calibrate again with units"
-            )
+            noun = record.unit_name
+            missing = f"the promise is about a {noun}: give the {noun} of each image, units=..."
+            none = "the calibration took images as independent: leave units= out, or calibrate again with units"
+            raise ValueError(missing if record.units else none)
         return counted.arrivals(units, batch, *images, runner=current_runner())
 
     def check_drift(
@@ -182,15 +177,14 @@ class Monitor:
         kept = self.history[1::2] if len(self.history) >= _MAX_ROWS else self.history
         self.history = np.concatenate([kept, self._row(when)[None]])
 
-    def promise_history(self, number: int) -> Array:
-        """Sum of losses times weights, sum of weights, low and high end, log e-value of a promise: (5, rows)."""
-        first = 3 + 5 * number
-        return self.history[:, first : first + 5].T
-
-    def drift_history(self, number: int) -> Array:
-        """Images (units), sum of values and log e-value of a statistic of bands: (3, rows)."""
-        first = 3 + 5 * len(self.promises) + 3 * number
-        return self.history[:, first : first + 3].T
+    @property
+    def histories(self) -> tuple[list[Array], list[Array]]:
+        """Of each promise the sum of losses times weights, sum of weights, low and high end, log e-value, (5, rows); of
+        each statistic of bands images (units), sum of values and log e-value, (3, rows).
+        """
+        cuts = np.cumsum([3, *[5] * len(self.promises), *[3] * len(self.drift)])[:-1]
+        _, *columns = np.split(self.history.T, cuts)
+        return columns[: len(self.promises)], columns[len(self.promises) :]
 
     def status(self, repeated: int = 0, late: int = 0) -> Status:
         """The state now; `repeated` and `late` images of the last call did not count."""

@@ -32,14 +32,9 @@ class PromiseMonitor:
     """What was seen of one promise: its e-process, its mean loss, and whether it was named as broken."""
 
     promise: CertifiedPromise
-    e_process: EProcess
+    e_process: EProcess = EProcess.new(PAUSES)  # noqa: RUF009 - frozen
     risk: RunningRatio = NOTHING_SEEN
     broken: bool = False
-
-    @classmethod
-    def of(cls, promise: CertifiedPromise) -> PromiseMonitor:
-        """Of a promise of which nothing was seen."""
-        return cls(promise, EProcess.new(PAUSES))
 
     def update(self, loss: float, weight: float) -> PromiseMonitor:
         """After a unit of this loss, which counts so much."""

@@ -69,11 +69,8 @@ def recalibrate(
     level = min(promise.at_most / (promise.cap or 1) for promise in target.promises)
     needed = least_images(level, target.failure_prob, bound=target.bound)
     if effective < needed:
-        raise NoGuarantee(
-            f"the weights leave an effective number of {effective:.1f} images (units), and {needed} are the fewest "
-            f"that certify a level of {level:g}: give more images, or begin an AnytimeCalibration on images of the new "
-            "source"
-        )
+        why = f"an effective number of {effective:.1f} images (units), and {needed} are the fewest for {level:g}"
+        raise NoGuarantee(f"the weights leave {why}: give more, or begin an AnytimeCalibration on the new source")
     fitting.data.check_bands(fitting.images if len(fitting.images) else np.arange(len(fitting.data)))
     drawn = _draws(fitting, ratios[~certifying.images] / most, most, rng) if len(fitting.images) else fitting
     path = method.fit(drawn, target, rng)
@@ -98,9 +95,7 @@ def _draws_described(described: BandStatistics, chance: Array, digest: Array) ->
     """Statistics of bands of draws of the new source, for monitoring; random numbers come from the images' digest."""
     n = len(described)
     kept = np.random.default_rng(digest.astype(np.uint64)).random(n) < chance[:n]
-    of_units = described.of_units[kept]
-    of_images = of_units if described.of_images is described.of_units else described.of_images[kept]
-    return replace(described, of_units=of_units, of_images=of_images)
+    return replace(described, of_units=described.of_units[kept], of_images=described.of_images[kept])
 
 
 def _check_weights(weights: Any, max_weight: float, unit_of: Array) -> tuple[Array, Array, float]:
@@ -111,25 +106,19 @@ def _check_weights(weights: Any, max_weight: float, unit_of: Array) -> tuple[Arr
     weights = as_plain_array(weights, "weights")
     given = np.asarray(to_numpy(weights) if library_of(weights) else weights)
     if given.shape != (n,) or given.dtype.kind not in "iuf":
-        raise ValueError(
-            f"weights have shape {given.shape}, {given.dtype}; give one likelihood ratio for each of {n} images"
-        )
+        raise ValueError(f"weights are {given.dtype} {given.shape}; give one likelihood ratio for each of {n} images")
     ratios = given.astype(np.float64)
     if not np.isfinite(ratios).all() or ratios.min() < 0:
         raise ValueError("weights must be finite and at least 0; mend or drop those images")
     if ratios.max() > most:
-        raise ValueError(
-            f"a weight is {ratios.max():g}, above max_weight {most:g}: give a bound that holds for every image of the "
-            "source, known beforehand"
-        )
+        remedy = "give a bound for every image of the source, known beforehand"
+        raise ValueError(f"a weight is {ratios.max():g}, above max_weight {most:g}: {remedy}")
     by_unit = np.zeros(int(unit_of.max()) + 1)
     by_unit[unit_of] = ratios
     if (by_unit[unit_of] != ratios).any():
         raise ValueError("images of one unit have different weights; give each the likelihood ratio of the whole unit")
     slack = most * sqrt(log(2 / _FALSE_REFUSAL) / (2 * len(by_unit)))
     if abs(by_unit.mean() - 1) > slack:
-        raise ValueError(
-            f"the mean weight is {by_unit.mean():.4g}, but likelihood ratios have mean 1 on the source of the images: "
-            "give p_new / p_old itself, not a score or a share"
-        )
+        remedy = "give p_new / p_old itself, not a score or a share"
+        raise ValueError(f"the mean weight is {by_unit.mean():.4g}, but likelihood ratios have mean 1: {remedy}")
     return ratios, by_unit, most

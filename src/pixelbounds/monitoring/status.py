@@ -215,9 +215,7 @@ def pooled(summaries: Mapping[str, Any], false_alarm: float = 0.01) -> Pooled:
     kinds = {"calibration": str, "images": int, "log_e_value": float | int, "alarm": bool}
     for name, x in summaries.items():
         if not isinstance(x, dict) or not all(isinstance(x.get(key), kind) for key, kind in kinds.items()):
-            raise ValueError(
-                f"{name!r} is not the summary of a monitor; give what `pixelbounds monitor status --json` prints"
-            )
+            raise ValueError(f"{name!r} is no summary of a monitor; give what `monitor status --json` prints")
         check_count(x["images"], f"images of {name!r}", least=0, most=2**53)
         check_number(x["log_e_value"], f"log_e_value of {name!r}")
     if len({x["calibration"] for x in summaries.values()}) > 1:

@@ -54,8 +54,8 @@ def _promise_charts(monitor: Monitor) -> list[Markup]:
     if at.max(initial=0) < 2:
         return []
     threshold = np.log10(1 / monitor.shares[0])
-    for i, one in enumerate(monitor.promises):
-        columns, name = monitor.promise_history(i), promise_in_words(one.promise)
+    for i, (one, columns) in enumerate(zip(monitor.promises, monitor.histories[0], strict=True)):
+        name = promise_in_words(one.promise)
         label = f"evidence that {name} is broken"
         charts.append(inline_chart(f"evidence-{i}", label, _draw_evidence, at, columns[4], threshold, name))
         charts.append(inline_chart(f"risk-{i}", f"risk of {name}", _draw_risk, at, columns, one.promise, name))
@@ -66,8 +66,7 @@ def _statistic_charts(monitor: Monitor) -> list[Markup]:
     charts, e_values, at = [], [], monitor.history[:, 2]
     if at.max(initial=0) < 2:
         return []
-    for i, martingale in enumerate(monitor.drift):
-        columns = monitor.drift_history(i)
+    for i, (martingale, columns) in enumerate(zip(monitor.drift, monitor.histories[1], strict=True)):
         name = _NAMES[martingale.name]
         usual = float(martingale.ranks.values.mean())
         charts.append(inline_chart(f"mean-{i}", name, _draw_mean, at, columns, usual, name))

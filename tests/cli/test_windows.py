@@ -1,5 +1,8 @@
 """One window from files to files: numbers that came through another are never written or judged as HU."""
 
+import gzip
+import hashlib
+
 import numpy as np
 import pytest
 from commands import call, done, flat
@@ -75,7 +78,11 @@ def test_from_python_maps_get_the_window_of_the_calibration_or_none(world, tmp_p
         write_interval(tmp_path / out, interval, like=open_images(world / "new", window=(2000, 0)))
     with pytest.raises(ValueError, match="wrong values"):
         write_interval(tmp_path / out, interval, like=open_images(world / "new", window=None))
-    write_interval(tmp_path / out, interval, like=open_images(world / "new"))
+    write_interval(tmp_path / out, interval, like=open_images(world / "new"), about=calibration)
+    written = [x.read_bytes() for x in tmp_path.rglob("*") if x.is_file()]
+    checksum = hashlib.sha256((world / "knows.safetensors").read_bytes()).hexdigest()
+    texts = [gzip.decompress(x) if out.endswith(".gz") else x for x in written]
+    assert all(checksum.encode() in x and calibration.guarantee.encode() in x for x in texts)
     again = open_interval(tmp_path / out)  # and what lies in files still knows it
     with pytest.raises(ValueError, match="wrong values"):
         write_interval(tmp_path / "other", again, like=open_images(world / "new", window=(2000, 0)))

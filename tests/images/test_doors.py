@@ -47,6 +47,7 @@ def test_truth_on_another_scale_is_no_broken_promise(world):
     interval, wide = cal.apply(band), pb.Interval(255 * band.lower, 255 * band.upper)
     new = 1 - truth  # other images, on which the promise may be broken, but which are on the scale
     refuses(lambda: pb.evaluate(255 * new, interval, calibration=cal), "truth of image 0", "one scale", "limits")
+    refuses(lambda: pb.evaluate(255 * new, interval), "truth of image 0", "one scale")
     refuses(lambda: pb.evaluate(255 * new, interval, limits=(0, 1)), "truth of image 0", "far outside")
     refuses(lambda: pb.evaluate((255 * new).astype(np.uint8), wide), "interval of image 0", "limits=")
     assert pb.evaluate((255 * new).astype(np.uint8), wide, limits=(0, 255)).risk > 0.2
@@ -73,6 +74,8 @@ def test_another_grid_is_another_kind_of_image(world):
     refuses(lambda: cal.apply(band.map(lambda x: [x[0], x[1, :4]])), "(4, 8)", "(8, 8)")
     refuses(lambda: cal.apply(band.map(lambda x: x[0])), "band[None]")
     refuses(lambda: pb.evaluate(truth[0], cal.apply(band[:1])), "truth[None]")
+    part = pb.Interval(band.lower[:, :4], band.upper[:, :4])
+    refuses(lambda: pb.evaluate(truth[:, :4], part, calibration=cal), "an image of this interval has shape (4, 8)")
 
 
 def test_a_calibration_of_many_sizes_takes_others_with_as_many_channels(world):

@@ -60,16 +60,26 @@ def test_a_sentence_by_units_is_about_units_and_one_by_images_about_images(rng):
     assert "each image counts the same, a scan of more than 20 images as one of 20" in by_images
 
 
+def test_a_unit_may_be_what_images_are_cut_from_and_no_part_of_one():
+    truth, band = voids.sampled(np.random.default_rng(0), 60, 19)
+    units = pb.Units(np.arange(60), "source image")
+    said = pb.calibrate(truth, band, risk_level=0.3, method="rcps", units=units).guarantee
+    assert "of a future source image, averaged over its images" in said
+    refuses(lambda: pb.Units(np.arange(60), "image"), "'image'", "would promise more than is certified")
+
+
 # ---------------------------------------------------------------- a second try
 
 
 def test_no_guarantee_says_what_a_second_try_costs_and_what_is_valid():
     truth, band = voids.sampled(np.random.default_rng(0), 20, 19)
-    refuses(
-        lambda: pb.calibrate(truth, band, risk_level=0.1, method="rcps"),
+    said = refuses(
+        lambda: pb.calibrate(truth, band, risk_level=0.1, method="rcps", units=pb.Units(np.arange(20), "photograph")),
         "its own chance", "probability 0.2 instead of 0.1", "fresh images", "0.05 for each of two tries",
-        "what_voids_the_promise.md", "Give at least 23 images that certify",
+        "what_voids_the_promise.md", "20 photographs",
     )  # fmt: skip
+    assert said.startswith("Give at least 23 photographs that certify")  # the remedy first
+    assert len(said.split()) <= 110
 
 
 def test_replacing_a_calibration_of_the_same_images_says_what_a_second_try_costs(tmp_path, recwarn):

@@ -13,6 +13,7 @@ from report_world import HOSTILE, pictures_of, world
 
 import pixelbounds as pb
 from pixelbounds.report.example import Example, examples_of
+from pixelbounds.report.page import write_report
 
 
 class Elements(HTMLParser):
@@ -155,6 +156,22 @@ def test_the_page_claims_no_more_than_is_known(tmp_path):
     assert "Whether some of these images calibrated was not checked" in unchecked
     another = words_of(this.write(tmp_path / "c.html", evaluation=replace(this.evaluation, apart_from="0" * 64)))
     assert "was not checked" in another  # against another calibration, that is
+
+
+def test_mean_lengths_of_a_page_have_one_definition(tmp_path):
+    """The top said 63.62 HU, the examples 119 to 143: an open end counts as the edge of the window everywhere."""
+    rng = np.random.default_rng(0)
+    truth = np.clip(rng.uniform(-0.3, 1.3, (60, 16, 16)), 0, 1)
+    band = pb.Band(np.clip(truth - 0.1, 0, 1), np.clip(truth + 0.1, 0, 1))
+    cal = pb.calibrate(truth[:50], band[:50], risk_level=0.2, measure=pb.Measure.of_window((400, 40)), method="rcps")
+    interval = cal.apply(band[50:])
+    evaluation = pb.evaluate(truth[50:], interval, calibration=cal)
+    parts = {"evaluation": evaluation, "examples": examples_of(interval, range(10), truth=truth[50:])}
+    page = words_of(write_report(tmp_path / "a.html", title="Lengths", calibration=cal, **parts))
+    lengths = [float(x) for x in re.findall(r"mean length ([0-9.]+) HU", page)]
+    top = float(re.search(r"Mean interval length ([0-9.]+) HU", page)[1])
+    assert len(lengths) == 10
+    assert np.mean(lengths) == pytest.approx(top, rel=1e-3) == pytest.approx(400 * evaluation.mean_length, rel=1e-3)
 
 
 def charts_of(page):

@@ -1,5 +1,6 @@
 """Any function that draws samples makes bands: in memory, in a run, on a cluster; and what is wrong with it is said."""
 
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -204,6 +205,22 @@ def test_bad_input_is_refused_at_the_door(change, said):
     words = {"sampler": noisy, "observations": Y, "samples": M} | change
     with pytest.raises((ValueError, TypeError), match=said):
         bands_from(words.pop("sampler"), words.pop("observations"), **words)
+
+
+def test_what_drawing_costs_is_said_first_and_how_much_is_done(monkeypatch):
+    shown, drawn = [], []
+
+    @contextmanager
+    def bar(text, of):
+        shown.append(text)
+        yield lambda done, total: drawn.append((done, total))
+
+    monkeypatch.setattr("pixelbounds.samplers.function.bar", bar)
+    bands_from(lambda y, samples, seed: np.random.default_rng(seed).normal(size=(samples, 2, 2)), np.zeros((3, 2, 2)))
+    assert shown == ["3 images, 79 samples of each (samples=19 would do)"]
+    assert drawn[0] == (0, 237)
+    assert drawn[-1] == (237, 237)
+    assert len(drawn) > 3
 
 
 # ---------------------------------------------------------------- the command, a cluster

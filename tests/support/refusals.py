@@ -27,6 +27,7 @@ def refuses(call, *words, error=ValueError, never=(), unchanged=()):
     assert not [word for word in never if word in str(caught.value)], str(caught.value)
     for x, kept in zip(unchanged, before, strict=True):
         np.testing.assert_array_equal(np.asarray(x), kept)
+    return str(caught.value)
 
 
 def refuses_to_calibrate(*words, truth=None, band=None, error=ValueError, **kwargs):

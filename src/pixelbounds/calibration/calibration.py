@@ -250,16 +250,15 @@ class Calibration:
                 pass
         else:
             work(0, len(band))
-        return Interval(like(lower, band.lower), like(upper, band.upper), band.axes, self.measure)
+        ends = like(lower, band.lower), like(upper, band.upper)
+        return Interval(*ends, band.axes, self.measure, self.limits)
 
     def check_band(self, band: Any, features: Any = None, labels: Any = None) -> tuple[Band, Any, Any]:
         """A band and what else is known of its images, checked: made as those of the calibration were."""
         band = one_band(band)
         if self.family.centred or band.centre is not None:
             check_fits(self.family, band)
-        if not band.pixels or self.record.pixels != band.pixels or band.axes is not None:
-            grid = self.record.pixels or tuple(self.record.settings.get(SIZES, ()))
-            check_same_axes(grid, self.record.settings.get(AXES), band)
+        self.check_grid(band)
         if self.record.source != band.source:
             self.record.source.check(band.source)
         if features is not None and self.inner.kind != "learned":
@@ -271,6 +270,12 @@ class Calibration:
         if labels is None and self.labelled:
             raise ValueError(NO_LABELS)
         return band, check_features(features, band), check_labels(labels, band)
+
+    def check_grid(self, ends: Band | Interval) -> None:
+        """Images of a band or an interval have the axes of those that calibrated."""
+        if not ends.pixels or self.record.pixels != ends.pixels or ends.axes is not None:
+            grid = self.record.pixels or tuple(self.record.settings.get(SIZES, ()))
+            check_same_axes(grid, self.record.settings.get(AXES), ends)
 
     def without_hashes(self) -> Calibration:
         """The calibration without what it keeps of single images, hashes and reference, for who must not disclose them.

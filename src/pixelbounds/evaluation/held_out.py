@@ -21,7 +21,7 @@ from ..calibration.promises import Promise
 from ..calibration.provenance import refuse_calibrated
 from ..calibration.target import Units
 from ..calibration.words import plural
-from ..images.checks import check_generator, check_limits, check_open_unit, check_units, distinct_in_order
+from ..images.checks import Limits, check_generator, check_limits, check_open_unit, check_units, distinct_in_order
 from ..images.ends import Interval
 from ..images.library import Array, block_of, current_runner, differ_in_size, library_of, over_images, rows_of, sizes_of
 from .evaluation import Evaluation, SampleCoverage, Strata
@@ -49,8 +49,8 @@ def evaluate(
     calibration    that made the intervals: refuses images that calibrated, and knows limits and the name of a unit
     promises       made by `pb.share` and `pb.tail` with the regions of these images: what each comes to; with a
                    calibration of promises the same ones in the same order
-    limits         between which all ends lie, (low, high): only then mean length has an interval; 8-bit truth spans
-                   them (default: those of the calibration, else (0, 1))
+    limits         between which all ends lie, (low, high), by default those of the calibration: only then mean length
+                   has an interval. 8-bit truth spans them (default: those that the interval knows, else (0, 1))
     seed           of the order of units, on which confidence intervals depend
 
     >>> truth = np.random.default_rng(0).uniform(size=(100, 8, 8))
@@ -60,17 +60,11 @@ def evaluate(
     >>> ev.risk_interval[0] < 0.1 < ev.risk_interval[1]
     True
     """
-    if not isinstance(interval, Interval):
-        raise TypeError(
-            f"interval is a {type(interval).__name__}; give the truth first, then what Calibration.apply returns"
-        )
-    if calibration is not None and not isinstance(calibration, Calibration):
-        raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
-    bounded = [check_limits(limits)] if limits is not None else []
-    bounded += [] if calibration is None else [calibration.limits]
+    bounded = _limits_known(interval, calibration, limits)
     first = truth[0] if isinstance(truth, list | tuple) else truth
-    scale = bounded[0] if bounded else (0.0, 1.0) if "uint8" in str(getattr(first, "dtype", "")) else (-inf, inf)
-    truth = true_images(truth, bounded[0] if bounded else (0.0, 1.0), interval.axes, interval=interval.lower)
+    known = next(iter(bounded), interval.limits)
+    scale = known or ((0.0, 1.0) if "uint8" in str(getattr(first, "dtype", "")) else (-inf, inf))
+    truth = true_images(truth, known or (0.0, 1.0), interval.axes, interval=interval.lower)
     level = check_open_unit(confidence_level, "confidence_level")
     rng = check_generator(seed)
     n, *pixels = (int(x) for x in truth.shape)
@@ -121,6 +115,21 @@ def evaluate(
         rows, cuts, inside, every, unit_name=name, median_length=median_length(cuts, endings), pixels=tuple(pixels),
         apart_from=apart, promises=seen,
     )  # fmt: skip
+
+
+def _limits_known(interval: Any, calibration: Any, limits: Any) -> list[Limits]:
+    """Limits that were given, then those of the calibration; it must be one, of images of this grid."""
+    if not isinstance(interval, Interval):
+        raise TypeError(
+            f"interval is a {type(interval).__name__}; give the truth first, then what Calibration.apply returns"
+        )
+    given = [check_limits(limits)] if limits is not None else []
+    if calibration is None:
+        return given
+    if not isinstance(calibration, Calibration):
+        raise TypeError(f"calibration is a {type(calibration).__name__}; give what pixelbounds.calibrate returns")
+    calibration.check_grid(interval)
+    return [*given, calibration.limits]
 
 
 def _unit_name(units: Any, calibration: Calibration | None) -> str | None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
+from ..calibration.calibration import Calibration
 from ..evaluation.guarantee_check import StoredGuarantee
 from ..images.checks import check_choice, check_same_shape, check_values, distinct_in_order
 from ..images.ends import Interval, outward
@@ -64,17 +66,17 @@ Masks = Mapping[str, tuple[Any, str]]  # by name (trusted, outer, inner): bool (
 
 def write_interval(
     path: FilePath, interval: Interval, *, like: Images | None = None, identifiers: str = "pseudonym",
-    about: Mapping[str, Any] | None = None, masks: Masks | None = None, parametric: bool = False,
+    about: Calibration | Mapping[str, Any] | None = None, masks: Masks | None = None, parametric: bool = False,
     report: Mapping[str, Any] | None = None,
 ) -> Path:  # fmt: skip
     """Write an interval under a name whose suffix says the kind: .zarr, .npz, .nii, .nii.gz, or a folder for DICOM.
 
     NIfTI and DICOM need `like`, the images that the interval is about: its maps lie where they lie, in their measure.
-    What the images' files say of people is left out, unless `identifiers` are kept. What the
-    interval is `about` (plain values by name, such as its guarantee) goes along, and so do `masks`. A folder of DICOM
-    has a folder for each scan, and in it one for each part; with `parametric` another of Parametric Maps, and masks as
-    segmentations; a `report` of structures, masks (n, h, w) by name, adds a structured report to these. Returns what
-    was written; for NIfTI, of several files, the first.
+    What the images' files say of people is left out, unless `identifiers` are kept. What the interval is `about` goes
+    along: the calibration that made it, with its guarantee and checksum, or plain values by name; and so do `masks`. A
+    folder of DICOM has a folder for each scan, and in it one for each part; with `parametric` another of Parametric
+    Maps, and masks as segmentations; a `report` of structures, masks (n, h, w) by name, adds a structured report to
+    these. Returns what was written; for NIfTI, of several files, the first.
     """
     path = Path(path)
     who = keeps(identifiers)
@@ -98,7 +100,8 @@ def write_interval(
         raise ValueError(
             f"{path} is one file, and Parametric Maps lie in a folder of DICOM; name a folder without ending"
         )
-    shown = _Shown(interval, about or {}, masks or {}, like, identifiers)
+    stated = provenance_of(about) if isinstance(about, Calibration) else about or {}
+    shown = _Shown(interval, stated, masks or {}, like, identifiers)
     if path.suffix in (".zarr", ".npz"):
         return (_write_zarr if path.suffix == ".zarr" else _write_npz)(path, shown, labels)
     nifti = path.name.endswith(NIFTI_SUFFIXES)
@@ -131,6 +134,18 @@ class _Shown:
         rows = rows_of(getattr(self.interval, name), start, stop)
         check_values(f"interval.{name}", rows, start)
         return rows
+
+
+def provenance_of(calibration: Calibration) -> dict[str, Any]:
+    """What files of intervals say of the calibration that made them."""
+    measure, bounded = calibration.measure, all(map(math.isfinite, calibration.limits))
+    return {
+        "guarantee": calibration.guarantee, "risk_level": calibration.risk_level,
+        "claim": StoredGuarantee.of(calibration).state(), "limits": calibration.limits if bounded else None,
+        "measure": None if measure is None else measure.state(),
+        "calibration": hashlib.sha256(calibration.to_bytes()).hexdigest(), "source": str(calibration.record.source),
+        "version": VERSION,
+    }  # fmt: skip
 
 
 def keeps(identifiers: str) -> bool:

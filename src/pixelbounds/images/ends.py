@@ -41,6 +41,17 @@ class _Ends:
 
     lower: Any
     upper: Any
+    axes: Axes | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, *pixels)."""
+        return tuple(self.lower.shape)
+
+    @property
+    def pixels(self) -> tuple[int, ...]:
+        """Shape of one image; () where images differ in size."""
+        return self.shape[1:]
 
     def __len__(self) -> int:
         return int(self.lower.shape[0])
@@ -102,16 +113,6 @@ class Band(_Ends):
             raise TypeError(f"a Band is indexed by several images; write band[{images}:{images + 1}]")
         chosen = self.map(lambda x: x[images])
         return chosen if self.axes is None else replace(chosen, axes=self.axes.taken(images))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, *pixels)."""
-        return tuple(self.lower.shape)
-
-    @property
-    def pixels(self) -> tuple[int, ...]:
-        """Shape of one image; () where images differ in size."""
-        return self.shape[1:]
 
     @property
     def width(self) -> Any:
@@ -190,8 +191,8 @@ def one_band(band: Any) -> Band:
 class Interval(_Ends):
     """Calibrated ends per pixel, (n, *pixels).
 
-    `axes` are names and coordinates that DataArrays of xarray brought, `measure` is what the numbers stand for, as the
-    calibration knows it: maps in Hounsfield units are written of these numbers only.
+    `axes` are names and coordinates that DataArrays of xarray brought, `measure` is what the numbers stand for and
+    `limits` where all ends lie, as the calibration knows it: maps in Hounsfield units are written of such numbers only.
 
     >>> Interval(np.zeros((1, 2)), np.array([[0.5, 1.0]])).length
     array([[0.5, 1. ]])
@@ -201,6 +202,7 @@ class Interval(_Ends):
     upper: Any
     axes: Axes | None = None
     measure: Measure | None = None
+    limits: Limits | None = None
 
     def __post_init__(self) -> None:
         if self.axes is None and not is_plain(self.lower):

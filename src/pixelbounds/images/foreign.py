@@ -150,10 +150,12 @@ def axes_together(parts: Mapping[str, Any]) -> Axes | None:
 
 
 def check_same_axes(pixels: tuple[int | None, ...], names: Any, band: Any) -> None:
-    """A band has the axes of images that calibrated, (*pixels), None for any size; in one order, if both have names."""
-    shapes = set(getattr(band.lower, "shapes", None) or [tuple(band.pixels)])
+    """A band (or interval) has the axes of images that calibrated, (*pixels), None for any size; in one order, if both
+    have names.
+    """
+    kind, shapes = type(band).__name__.lower(), set(getattr(band.lower, "shapes", None) or [tuple(band.pixels)])
     for own in shapes if pixels else ():
-        whose = f"an image of this band has shape {own}, and those of the calibration had {pixels}"
+        whose = f"an image of this {kind} has shape {own}, and those of the calibration had {pixels}"
         if tuple(band.shape) == pixels:
             raise ValueError(f"{whose}: a single image is given as band[None], Band(lower[None], upper[None])")
         if len(own) != len(pixels):
@@ -169,7 +171,7 @@ def check_same_axes(pixels: tuple[int | None, ...], names: Any, band: Any) -> No
     here = None if band.axes is None else [str(name) for name in band.axes.names[1:]]
     if None not in (names, here) and names != here:
         raise ValueError(
-            f"this band has the axes {', '.join(here or ())}, and those of the calibration had {', '.join(names)}; "
+            f"this {kind} has the axes {', '.join(here or ())}, and those of the calibration had {', '.join(names)}; "
             f"bring them into that order: transpose(..., {', '.join(map(repr, names))})"
         )
 

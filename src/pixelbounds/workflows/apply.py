@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ import zarr
 from ..calibration.calibration import Calibration, load_calibration
 from ..calibration.masks import SEGMENTATION, is_of_masks
 from ..calibration.trust import load_trust
-from ..evaluation.guarantee_check import StoredGuarantee
 from ..execution.blocks import InputHash, Maker, block_rows, fill, gather
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
@@ -29,7 +28,7 @@ from ..formats.dicom import dicom_files
 from ..formats.dicomweb import store_files
 from ..formats.inputs import KEPT, Bands, check_pair, open_bands, open_interval, open_truth
 from ..formats.label_maps import label_names, open_label_map
-from ..formats.maps import INTERVAL_SUFFIXES, keeps, maps_of, write_interval
+from ..formats.maps import INTERVAL_SUFFIXES, keeps, maps_of, provenance_of, write_interval
 from ..formats.nifti import NIFTI_SUFFIXES
 from ..formats.opener import check_target, open_images
 from ..formats.scans import Images, check_patients
@@ -41,7 +40,6 @@ from ..monitoring.drift import conformal_p_values
 from ..samplers.sample_bands import shape_request
 from ..storage.chunks import BadChunk
 from ..storage.store import BAD, DONE, SEEN, joined_digests, resumable, row_digests
-from ..storage.version import VERSION
 from .agreement import check_bands, check_images, reading_for
 from .calibrate import known_of
 from .mask_rules import MaskRules
@@ -165,14 +163,8 @@ def _applied(
 def _about(
     calibration: Calibration, digest: str, measure: Measure | None, masks: MaskRules, patients: str | None
 ) -> dict[str, Any]:
-    about = {
-        "guarantee": calibration.guarantee, "risk_level": calibration.risk_level,
-        "claim": StoredGuarantee.of(calibration).state(),
-        "limits": calibration.limits if all(isfinite(x) for x in calibration.limits) else None,
-        "measure": None if measure is None else measure.state(), "calibration": digest,
-        "source": str(calibration.record.source), "version": VERSION,
-    }  # fmt: skip
-    about |= masks.state()
+    of_files = {"measure": None if measure is None else measure.state(), "calibration": digest}
+    about = provenance_of(calibration) | of_files | masks.state()
     return about | ({} if patients is None else {"patients": patients})
 
 

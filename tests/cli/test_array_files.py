@@ -1,7 +1,6 @@
 """Every command through files of arrays: what it writes equals what Python gives, and it says so in few words."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,18 +138,15 @@ def test_evaluation_of_intervals_and_of_bands_agree(files, tmp_path, monkeypatch
 # ---------------------------------------------------------------- report
 
 
-def test_a_report_of_samples_with_figures(files, tmp_path):
+def test_a_report_of_samples(files, tmp_path):
     cal, page = tmp_path / "cal.safetensors", tmp_path / "report.html"
     done("calibrate", files / "truth.npy", files / "samples.npy", *RISK, *BAND, "--out", cal)
     words = "report", files / "new_truth.npy", files / "new_samples.npy", "--calibration", cal, "--out", page
-    said = done(*words, "--examples", 3, "--figures", tmp_path / "figures", "--title", "A <b>title</b>")
+    said = done(*words, "--examples", 3, "--title", "A <b>title</b>")
     assert said["page"] == str(page)
     text = page.read_text()
     assert "A &lt;b&gt;title" in text
     assert "<b>title" not in text
-    assert {Path(x).suffix for x in said["figures"]} == {".pdf", ".svg", ".png"}
-    assert all(Path(x).stat().st_size for x in said["figures"])
-    assert sum(x.endswith(".png") for x in said["figures"]) == 3
     evaluated = done("evaluate", files / "new_truth.npy", files / "new_samples.npy", "--calibration", cal)
     assert said["evaluation"] == evaluated["evaluation"]
     result = call(*words, "--examples", 2, "--force")

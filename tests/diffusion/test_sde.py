@@ -31,11 +31,6 @@ def test_diffusion_is_the_growth_of_the_variance():
     assert sde.diffusion(t) == pytest.approx(sde.sigma(t) * math.sqrt(2 * math.log(200)))
 
 
-def test_the_chain_has_the_levels_of_the_process():
-    levels = VESDE(0.01, 1.0).chain(4)
-    torch.testing.assert_close(levels, torch.tensor([0.01, 0.1**1.5, 0.1, 0.1**0.5, 1.0], dtype=torch.float64))
-
-
 # ---------------------------------------------------------------- noise
 
 

@@ -16,8 +16,9 @@ from pixelbounds.diffusion.checkpoint import save_network  # noqa: E402
 from pixelbounds.diffusion.sde import VESDE  # noqa: E402
 from pixelbounds.problems import ct, mri  # noqa: E402
 from pixelbounds.samplers import LinearSampler, bands_from  # noqa: E402
-from pixelbounds.samplers.network_backend import NetworkBackend, SampleOptions  # noqa: E402
+from pixelbounds.samplers.network_backend import NetworkBackend  # noqa: E402
 from pixelbounds.samplers.runs import open_run  # noqa: E402
+from pixelbounds.workflows import SampleOptions  # noqa: E402
 
 M = 19
 torch.set_num_threads(1)
@@ -80,7 +81,8 @@ def test_the_command_inverts_a_declared_problem(network, tmp_path, monkeypatch):
     (None, 10**5, "cuda", True), (None, 10, "cuda", False), (None, 10**5, "cpu", False), (False, 10**5, "cuda", False),
 ])  # fmt: skip
 def test_a_run_compiles_where_it_pays(asked, images, device, wanted):
-    options = SampleOptions(compile=asked)
-    backend = NetworkBackend("", "", options, 0.3, (1, 64, 64), kind="score", sde=VESDE(0.01, 1.0), dropout=False)
+    network, sde = torch.nn.Identity(), VESDE(0.01, 1.0)
+    backend = NetworkBackend(network, SampleOptions(compile=asked), 0.3, (1, 64, 64), kind="score", sde=sde)
     backend.compile_where_it_pays(images, device)
-    assert backend.options.compile is wanted
+    assert backend.compile is wanted
+    assert (backend.network is not network) is wanted

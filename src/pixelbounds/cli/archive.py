@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..workflows.request import ApplyOptions, Identifiers, Resources
+from ..workflows.request import ApplyOptions, Identifiers, Resources, SampleOptions
 from .command import ALARM, OK, WRONG_INPUT, Outcome, command, in_short, written
-from .sample import SamplerOptions
 
 _OPTIONS = "sigma_0", "samples", "miscoverage", "sampler", "steps", "batch", "device", "compile"
 
@@ -20,7 +19,7 @@ def archive_command(
     network: Annotated[str, typer.Argument(metavar="NETWORK", help="A network, or package.module:function.")],
     archive: Annotated[str, typer.Option("--from", metavar="URL", help="DICOMweb: https://HOST/dicom-web.")],
     work: Annotated[Path, typer.Option(help="A folder for what was done: the monitor, and a list of series.")],
-    how: Annotated[SamplerOptions, _OPTIONS],
+    how: Annotated[SampleOptions, _OPTIONS],
     large: Annotated[Resources, ("memory", "scratch")],
     match: Annotated[
         list[str],
@@ -41,13 +40,12 @@ def archive_command(
 
     let_threads_sleep()  # before torch is loaded
     from ..workflows.archive import STATE, look_at_archive
-    from ..workflows.sample import SampleOptions
 
     pairs = [text.partition("=")[::2] for text in match]
     if not all(word and value for word, value in pairs):
         raise ValueError(f"--match is {' '.join(match)}; give KEYWORD=VALUE, such as Modality=CT")
     look = look_at_archive(
-        calibration, network, archive, work, SampleOptions(**vars(how)), match=dict(pairs), resources=large,
+        calibration, network, archive, work, how, match=dict(pairs), resources=large,
         maps=ApplyOptions(tolerance=tolerance, report=True, identifiers=identifiers, send=send),
     )  # fmt: skip
     rows = {

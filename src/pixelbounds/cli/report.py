@@ -25,16 +25,12 @@ def report_command(
 ) -> Outcome:
     """Evaluate on images that had no part in the calibration and write one page: the promise, and every pixel.
 
-    Example: pixelbounds report truth.npy new.zarr --calibration cal.safetensors --out report.html --figures figures
+    Example: pixelbounds report truth.npy new.zarr --calibration cal.safetensors --out report.html
     """
     from ..workflows.report import report_files
 
-    if given.calibration is None:
-        raise ValueError("give --calibration, what `pixelbounds calibrate` wrote")
     with large.reporting("reporting") as resources:
-        result, files = report_files(given, out, options, reading=read.reading(), replace=force, resources=resources)
-    page, *drawn = files
-    tables = [] if given.table is None else [given.table]
-    named = {"page": [page], "figures": drawn, "table": tables}
-    rows = {name: written(*paths) for name, paths in named.items() if paths}
-    return evaluated(result, rows, [*files, *tables], page=str(page), figures=[str(x) for x in drawn])
+        result = report_files(given, out, options, reading=read.reading(), replace=force, resources=resources)
+    files = {"page": out} | ({} if given.table is None else {"table": given.table})
+    rows = {name: written(path) for name, path in files.items()}
+    return evaluated(result, rows, [*files.values()], page=str(out))

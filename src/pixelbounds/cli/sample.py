@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..workflows.request import ReadOptions, Resources
+from ..workflows.request import ReadOptions, SampleOptions, kept_option
 from .command import Outcome, bar, command, tell
 
-_how = partial(typer.Option, rich_help_panel="Sampler")
-_kept = partial(typer.Option, rich_help_panel="What is drawn and kept")
 _inverse = partial(typer.Option, rich_help_panel="Inverse problems")
-
-
-@dataclass(frozen=True)
-class SamplerOptions:
-    """How to sample; `workflows.SampleOptions` has the same names."""
-
-    sigma_0: Annotated[float | None, typer.Option("--sigma0", help="Noise deviation of the observations.")] = None
-    samples: Annotated[int | None, typer.Option(help="Samples (or passes) per image; 79 by default.")] = None
-    miscoverage: Annotated[
-        float | None, typer.Option(help="Share of future samples that a band may miss; 0.1 by default.")
-    ] = None
-    sampler: Annotated[str | None, _how(help="heun (default), reverse_sde, predictor_corrector or euler_maruyama.")] = (
-        None
-    )
-    steps: Annotated[int | None, _how(help="Steps of the sampler; by default its own number.")] = None
-    seed: Annotated[int, _how(help="With image and sample number, it determines every draw.")] = 0
-    batch: Annotated[int | None, _how(help="Images in the network at a time; less needs less memory.")] = None
-    device: Annotated[str | None, _how(help="cpu, cuda or cuda:1; a GPU if there is one.")] = None
-    compile: Annotated[
-        bool | None, _how("--compile/--no-compile", help="Use torch.compile; by default where it pays.")
-    ] = None
-    held_out: Annotated[int | None, _kept(help="Further draws per image to check coverage; 0 by default.")] = None
-    keep_samples: Annotated[bool | None, _kept("--keep-samples", help="Keep all samples, in float16.")] = None
-    repair: Annotated[bool, _kept("--repair", help="Draw damaged images again.")] = False
-    limits: Annotated[
-        tuple[float, float] | None,
-        typer.Option(metavar="LOW HIGH", help="Possible values, where the network's file has none."),
-    ] = None
 
 
 @command("sample", stopped="finished images are kept; run the same command to resume")
@@ -58,11 +27,10 @@ def sample_command(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The zarr store to write, or to resume.")],
-    how: SamplerOptions,
+    how: SampleOptions,
     read: Annotated[ReadOptions, ("window", "raw")],
-    large: Annotated[Resources, ("scheduler",)],
     key: str | None = typer.Option(None, help="Name of the array inside an .npz or .zarr file."),
-    images: str | None = _kept(None, help="A range of the observations, START:STOP; they keep their numbers."),
+    images: str | None = kept_option(None, help="A range of the observations, START:STOP; they keep their numbers."),
     problem: Annotated[Path | None, _inverse(help="A TOML file that says what was observed: CT, MRI, blur.")] = None,
     method: Annotated[str | None, _inverse(help="mmps (default), pigdm or dps.")] = None,
     sweeps: Annotated[int | None, _inverse(help="Runs of the SDE, one after the other; 1 by default.")] = None,
@@ -77,13 +45,13 @@ def sample_command(
     from ..execution import let_threads_sleep
 
     let_threads_sleep()  # before torch is loaded
-    from ..workflows import Inverse, SampleOptions, sample_files
+    from ..workflows import Inverse, sample_files
 
     with bar("sampling", of="samples") as advance:
         run = sample_files(
-            network, observations, out, SampleOptions(**vars(how)), window=read.reading().mapping, key=key,
+            network, observations, out, how, window=read.reading().mapping, key=key,
             images=None if images is None else partial(_range, images), inverse=Inverse(problem, method, sweeps),
-            scheduler=large.scheduler, tell=tell, progress=advance,
+            tell=tell, progress=advance,
         )  # fmt: skip
     return Outcome({"run": str(out), "images": len(run), "bands": run.kinds}, (str(run),))
 

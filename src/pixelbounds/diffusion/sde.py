@@ -2,8 +2,7 @@
 
     dx = g(t) dw,   sigma(t) = sigma_min (sigma_max / sigma_min)^t,   g(t)^2 = d sigma(t)^2 / dt,   t in [0, 1].
 
-x(t) given x is N(x, sigma(t)^2). The discrete chain x_i = x_{i-1} + sqrt(sigma_i^2 - sigma_{i-1}^2) z has the same
-marginals at t = i / N. Every method takes floats or tensors and answers in kind.
+x(t) given x is N(x, sigma(t)^2). Every method takes floats or tensors and answers in kind.
 """
 
 from __future__ import annotations
@@ -54,12 +53,6 @@ class VESDE:
     def diffusion(self, t: Any) -> Any:
         """g(t) = sigma(t) sqrt(2 log(sigma_max / sigma_min)), same shape."""
         return self.sigma(t) * math.sqrt(2 * self.log_ratio)
-
-    def chain(self, steps: int) -> Tensor:
-        """Noise levels of the discrete chain, ascending from sigma_min to sigma_max: (steps + 1,) float64."""
-        if steps < 1:
-            raise ValueError(f"steps is {steps}; the chain needs at least 1")
-        return self.sigma(torch.linspace(0, 1, steps + 1, dtype=torch.float64))
 
     def check_level(self, sigma: float, name: str = "sigma_0") -> float:
         """The noise level of an observation, in (sigma_min, sigma_max]."""

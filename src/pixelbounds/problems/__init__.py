@@ -11,39 +11,16 @@ Every operator is defined once and takes NumPy arrays and torch tensors. Names a
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .declared import read_problem
-    from .fourier import mri
-    from .problem import Problem, poisson
-    from .projection import ct, motion_blur
-    from .separable import deblur, denoise, inpaint, super_resolve
+from typing import Any
 
 _HOMES = {
-    "declared": ("read_problem",),
-    "fourier": ("mri",),
-    "problem": ("Problem", "poisson"),
-    "projection": ("ct", "motion_blur"),
-    "separable": ("deblur", "denoise", "inpaint", "super_resolve"),
-}
-
-__all__ = [
-    "Problem",
-    "ct",
-    "deblur",
-    "denoise",
-    "inpaint",
-    "motion_blur",
-    "mri",
-    "poisson",
-    "read_problem",
-    "super_resolve",
-]
+    "Problem": "problem", "ct": "projection", "deblur": "separable", "denoise": "separable", "inpaint": "separable",
+    "motion_blur": "projection", "mri": "fourier", "poisson": "problem", "read_problem": "declared",
+    "super_resolve": "separable",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -120,15 +120,13 @@ def draw_groups(axes: Axes, strata: Strata, level: float | None) -> None:
     _upright(axes)
 
 
-def draw_strata(axes: Axes, strata: Strata, kind: str, level: float | None, lengths: LengthWords = PLAIN) -> None:
+def draw_strata(axes: Axes, strata: Strata, kind: str) -> None:
     """Risk of each stratum of a kind, as in `Evaluation.strata`, with its interval, one below the other."""
-    rows = strata_rows(strata, lengths)
+    rows = strata_rows(strata)
     chosen = [i for i, _ in rows]
     _draw_dots(axes, [name for _, name in rows], strata.risk[chosen], strata.low[chosen], strata.high[chosen])
-    if level is not None:
-        axes.axvline(level, color=BLACK, linewidth=0.6)
     axes.set_xlim(left=0)
-    name_axes(axes, "pixels outside", strata_heading(kind, lengths))
+    name_axes(axes, "pixels outside", strata_heading(kind))
     _percent(axes.xaxis)
 
 

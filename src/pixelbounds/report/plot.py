@@ -144,7 +144,7 @@ def strata(evaluation: Evaluation, by: str = "length", *, axes: Axes | None = No
     check_choice(by, evaluation.strata, "by")
     place = _row(axes, 1, (1.3 * COLUMN, 0.9 + 0.25 * min(len(evaluation.strata[by]), 12)))[0]
     with house_style():
-        draw_strata(place, evaluation.strata[by], by, None)
+        draw_strata(place, evaluation.strata[by], by)
     return place
 
 

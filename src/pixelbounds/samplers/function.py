@@ -1,7 +1,7 @@
 """A user's own sampler: its samples become bands, in memory or in a run.
 
-The loop is the one of `pixelbounds sample`, so an interrupted run of a function resumes, checks what it reads, reports
-progress and may be drawn by the workers of a cluster. Samples are reduced as they come.
+The loop is the one of `pixelbounds sample`, so an interrupted run of a function resumes, checks what it reads and
+reports progress. Samples are reduced as they come.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..bands import calibrated_ranks, least_samples, quantile_source
-from ..execution.runner import Progress, Tell, bar, silent
+from ..execution.runner import Progress, bar, silent
 from ..images.checks import check_count, check_limits, check_line, check_open_unit
 from ..images.ends import Band
 from ..images.library import Array
-from ..images.measure import Measure
 from ..storage.store import row_digests
-from ..storage.version import VERSION
 from .identity import sampler_name
-from .loop import Parts, Place, RunOptions, fill_run, fitted, kept_arrays
+from .loop import Parts, RunOptions, draw_images, fill_run, fitted, kept_arrays
 from .observations import Observations
 from .protocol import Sampler, check_sampler, drawn_samples
 from .runs import Run
@@ -116,42 +114,28 @@ def sample_function_to(
     ids: Any = None,
     images: range | None = None,
     limits: tuple[float, float] | None = None,
-    measure: Measure | None = None,
-    patients: str | None = None,
     held_out: int = 0,
     keep_samples: bool = False,
-    repair: bool = False,
-    scheduler: Any = None,
-    tell: Tell = lambda line: None,
-    progress: Progress = silent,
+    **run: Any,
 ) -> Run:
     """Draw samples of observations (n, ...) into the run `out`; an interrupted run resumes.
 
     `ids` are the numbers that with `seed` seed the images, by default their numbers among the observations; `images`
     chooses a range of them. `held_out` further samples per image are kept apart, `keep_samples` keeps all in float16.
-    `limits` and `measure` say what the pixels of an image are, for a calibration, `patients` whose they are
-    (`patients_digest`). With a `scheduler` the workers of a Dask cluster draw, one image at a time each: one worker
-    per GPU.
+    `limits` are those of the pixels, for a calibration; `run` are fields of `RunOptions`.
     """
     backend = FunctionBackend(sampler, samples, miscoverage, seed, held_out, bool(keep_samples))
-    observed = Observations(observations, ids, images)
     about = {
         "kind": "sampler",
         "sampler": _name(sampler, name),
-        "observations": observed.digest(),
-        "images": len(observed),
         "limits": None if limits is None else list(check_limits(limits)),
-        "measure": None if measure is None else measure.state(),
-        "patients": patients,
         "seed": seed,
         "samples": samples,
         "miscoverage": backend.miscoverage,
         "held_out": held_out,
         "keep_samples": backend.keep_samples,
-        "version": VERSION,
     }
-    options = RunOptions(repair=repair, scheduler=scheduler, tell=tell, progress=progress)
-    return fill_run(Path(out), about, observed, backend, options)
+    return fill_run(Path(out), about, Observations(observations, ids, images), backend, RunOptions(**run))
 
 
 def bands_from(
@@ -163,7 +147,6 @@ def bands_from(
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     name: str | None = None,
-    scheduler: Any = None,
     progress: Progress | None = None,
     **more: Any,
 ) -> Band:
@@ -185,7 +168,7 @@ def bands_from(
         if out is not None:
             return sample_function_to(
                 sampler, observations, out, samples=samples, miscoverage=miscoverage, seed=seed, name=name,
-                scheduler=scheduler, progress=report, **more,
+                progress=report, **more,
             ).band()  # fmt: skip
         ids = more.pop("ids", None)
         if more:
@@ -202,8 +185,8 @@ def bands_from(
             report(samples * len(lower) + done, total)
 
         report(0, total)
-        place, batch = Place(stack, backend, scheduler), backend.automatic_batch(observed)
-        for done, parts in enumerate(place.draw(observed, range(len(observed)), batch, within)):
+        batch = backend.automatic_batch(observed)
+        for done, parts in enumerate(draw_images(backend, observed, range(len(observed)), batch, within)):
             shape = lower[0].shape if lower else parts["lower"].shape
             lower.append(fitted(parts["lower"], shape, int(observed.ids[done])))
             upper.append(fitted(parts["upper"], shape, int(observed.ids[done])))

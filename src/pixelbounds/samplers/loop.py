@@ -1,4 +1,4 @@
-"""The one loop that fills a run: block by block, by this process or on a cluster; an interrupted run resumes.
+"""The one loop that fills a run: block by block; an interrupted run resumes.
 
 A block is a function of the run alone: `batch // draws` images in order, at least one. A run that is resumed draws an
 unfinished block whole, as the uninterrupted one did, and keeps what was missing; since a network's last bits may depend
@@ -9,20 +9,19 @@ seed: before such a run resumes, a finished image is drawn again, and what diffe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..execution.runner import Execution, Progress, Tell, running, silent
+from ..execution.runner import Progress, Tell, silent
 from ..images.library import Array, to_numpy
-from ..storage.store import MARKS, Store, attributes_of, part_of, read_marks, reopen, request_differences
+from ..images.measure import Measure
+from ..storage.store import Store, attributes_of, part_of, reopen, request_differences
+from ..storage.version import VERSION
 from .observations import Observations
 from .runs import Run, open_run, run_request, run_under_way, write_image
 
@@ -36,7 +35,7 @@ def kept_arrays(held_out: int, samples: int) -> dict[str, tuple[int, ...]]:
 
 
 class SamplerBackend(Protocol):
-    """What draws, here or on a worker that it is sent to: a network with its options, or a function."""
+    """What draws: a network with its options, or a function."""
 
     keeps_seed: bool  # whether a draw depends on seed and numbers alone, for certain
 
@@ -59,55 +58,22 @@ class SamplerBackend(Protocol):
         """What is kept of each image of a block; `within` is given the draws of it that are done, and their total."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a run is filled: images in a batch (None: as suits), draw damaged images again, on which cluster."""
+    """What the pixels of a run are (`measure`) and whose (`patients_digest`), for a calibration; and how it is filled.
 
+    `batch` images at a time (None: as suits), `repair`: damaged images are drawn again.
+    """
+
+    measure: Measure | None = None
+    patients: str | None = None
     batch: int | None = None
     repair: bool = False
-    scheduler: Any = None
     tell: Tell = lambda line: None
     progress: Progress = silent
 
 
-# ---------------------------------------------------------------- where blocks are drawn
-
-
-class Place:
-    """Where jobs `job(backend, *arguments, within)` run: in this process, or on workers."""
-
-    def __init__(self, stack: ExitStack, backend: SamplerBackend, scheduler: Any) -> None:
-        self._backend = backend
-        self._execution: Execution | None = None if scheduler is None else stack.enter_context(running(scheduler))
-
-    def map(self, job: Callable[..., Any], jobs: Sequence[tuple[int, ...]], within: Progress = silent) -> Iterator[Any]:
-        """Results in order; what goes on within a job of a worker is not reported."""
-        if self._execution is not None:
-            yield from self._execution.each(partial(_on_worker, self._backend, job), jobs, 0, 2**26)
-            return
-        for arguments in jobs:
-            yield job(self._backend, *arguments, within=within)
-
-    def batch(self, images: Observations) -> int:
-        """As many images as suit the device."""
-        if self._execution is None:
-            return int(self._backend.automatic_batch(images))
-        return int(next(self.map(lambda backend: backend.automatic_batch(images), [()])))
-
-    def draw(
-        self, images: Observations, positions: range, batch: int | None = None, within: Progress = silent
-    ) -> Iterator[Parts]:
-        """What is drawn for some images, as many at a time as make a batch, by default one."""
-        jobs = _cuts(positions, self._backend, batch or self._backend.counted)
-        return chain.from_iterable(self.map(partial(_drawn, images, batch), jobs, within))
-
-
-_DRAWING = Lock()
-
-
-def _on_worker(backend: SamplerBackend, job: Callable[..., Any], *arguments: int) -> Any:
-    with _DRAWING:
-        return job(backend, *arguments)
+# ---------------------------------------------------------------- blocks
 
 
 def _cuts(positions: range, backend: SamplerBackend, batch: int) -> list[tuple[int, int]]:
@@ -116,28 +82,14 @@ def _cuts(positions: range, backend: SamplerBackend, batch: int) -> list[tuple[i
     return [(start, min(start + step, positions.stop)) for start in range(positions.start, positions.stop, step)]
 
 
-def _drawn(
-    images: Observations, batch: int | None, backend: SamplerBackend, start: int, stop: int, within: Progress = silent
-) -> list[Parts]:
-    return list(backend.draw(images.rows(start, stop), images.ids[start:stop], batch or backend.counted, within))
-
-
-def _block(
-    images: Observations,
-    store: Store,
-    batch: int,
-    backend: SamplerBackend,
-    start: int,
-    stop: int,
+def draw_images(
+    backend: SamplerBackend, images: Observations, positions: range, batch: int | None = None,
     within: Progress = silent,
-) -> int:
-    """Draw a block whole and write the images of it that are missing; how many those were."""
-    missing = read_marks(store.array(MARKS), start, stop) == 0
-    y = images.rows(start, stop)
-    for i, parts in enumerate(backend.draw(y, images.ids[start:stop], batch, within)):
-        if missing[i]:
-            _keep(store, start + i, parts, y[i], int(images.ids[start + i]))
-    return int(missing.sum())
+) -> Iterator[Parts]:  # fmt: skip
+    """What is drawn for some images, as many at a time as make a batch, by default one."""
+    batch = batch or backend.counted
+    for start, stop in _cuts(positions, backend, batch):
+        yield from backend.draw(images.rows(start, stop), images.ids[start:stop], batch, within)
 
 
 def _keep(store: Store, position: int, parts: Mapping[str, Array], y: Any, number: int) -> None:
@@ -167,7 +119,10 @@ def fill_run(
     backend: SamplerBackend,
     options: RunOptions,
 ) -> Run:
-    """Draw what is missing of the run `out`, which grows as NAME.part; `about` is all that bears on it."""
+    """Draw what is missing of the run `out`, which grows as NAME.part; `about` is what of the backend bears on it."""
+    measure = None if options.measure is None else options.measure.state()
+    about = {**about, "observations": images.digest(), "images": len(images), "measure": measure}
+    about |= {"patients": options.patients, "version": VERSION}
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         run = open_run(out)
@@ -183,13 +138,12 @@ def fill_run(
         reopen(out)
     earlier = attributes_of(part_of(out)).get("pixelbounds") or {}
     with ExitStack() as stack:
-        place = Place(stack, backend, options.scheduler)
         pixels, batch, first = backend.pixels or earlier.get("shape"), options.batch or earlier.get("batch"), None
         if pixels is None:  # only a draw tells the shape of an image
-            first = next(place.draw(images, range(1)))
+            first = next(draw_images(backend, images, range(1)))
             pixels = first["lower"].shape
         if batch is None:
-            batch = place.batch(images)
+            batch = int(backend.automatic_batch(images))
         described = {**about, "shape": list(pixels), "batch": batch}
         observed = images.shape, images.dtype
         store = stack.enter_context(run_under_way(out, described, tuple(pixels), images.ids, backend.arrays, observed))
@@ -200,11 +154,10 @@ def fill_run(
             _keep(store, 0, first, images.rows(0, 1)[0], int(images.ids[0]))
             done[0] = True
         elif done.any() and not done.all() and not backend.keeps_seed:
-            _check_repeats(store, int(np.argmax(done)), images, place, int(about["samples"]))
-        pace = _draw_rest(store, done, images, batch, backend, place, options)
+            _check_repeats(store, int(np.argmax(done)), images, backend, int(about["samples"]))
+        pace = _draw_rest(store, done, images, batch, backend, options.progress)
         stored = attributes_of(Path(store.path))["pixelbounds"] | {"batch": batch}
-        timed = pace is not None and options.scheduler is None
-        store.update(pixelbounds=stored | ({"pace": pace} if timed else {}))
+        store.update(pixelbounds=stored | ({} if pace is None else {"pace": pace}))
     return open_run(out)
 
 
@@ -221,40 +174,40 @@ def _finished(store: Store, images: Observations, tell: Tell) -> Array:
 
 
 def _draw_rest(
-    store: Store,
-    done: Array,
-    images: Observations,
-    batch: int,
-    backend: SamplerBackend,
-    place: Place,
-    options: RunOptions,
+    store: Store, done: Array, images: Observations, batch: int, backend: SamplerBackend, progress: Progress
 ) -> float | None:
-    """Draw the blocks that are not finished; seconds that an image took, without the first block, which may compile."""
-    blocks = _cuts(range(len(done)), backend, batch)
-    cuts = [(start, stop) for start, stop in blocks if not done[start:stop].all()]
-    count = int(done.sum())
+    """Draw the blocks that are not finished, each whole, and write the images of it that are missing.
+
+    Returns the seconds that an image took, without the first block, which may compile.
+    """
     each = backend.counted  # an image may take minutes: samples are counted
-    total = each * len(images)
+    count, total = int(done.sum()), each * len(images)
 
     def within(drawn: int, of: int) -> None:
-        options.progress(min(each * count + drawn, total - 1), total)
+        progress(min(each * count + drawn, total - 1), total)
 
-    options.progress(each * count, total)
+    progress(each * count, total)
     began, timed, seconds = None, 0, 0.0
-    for drawn in place.map(partial(_block, images, store, batch), cuts, within):
-        count += drawn
-        options.progress(each * count, total)
+    for start, stop in _cuts(range(len(done)), backend, batch):
+        missing = ~done[start:stop]
+        if not missing.any():
+            continue
+        y = images.rows(start, stop)
+        for i, parts in enumerate(backend.draw(y, images.ids[start:stop], batch, within)):
+            if missing[i]:
+                _keep(store, start + i, parts, y[i], int(images.ids[start + i]))
+        count += int(missing.sum())
+        progress(each * count, total)
         if began is None:
             began = time.monotonic()
         else:
-            timed += drawn
-            seconds = time.monotonic() - began
+            timed, seconds = timed + int(missing.sum()), time.monotonic() - began
     return seconds / timed if timed else None
 
 
-def _check_repeats(store: Store, position: int, images: Observations, place: Place, samples: int) -> None:
+def _check_repeats(store: Store, position: int, images: Observations, backend: SamplerBackend, samples: int) -> None:
     """A finished image drawn again has the mean that it had: within a tenth of what another seed would change."""
-    parts = next(place.draw(images, range(position, position + 1)))
+    parts = next(draw_images(backend, images, range(position, position + 1)))
     number = int(images.ids[position])
     stored = np.asarray(store.array("mean")[position], np.float64)
     apart = np.sqrt(np.mean((fitted(parts["mean"], stored.shape, number) - stored) ** 2))

@@ -141,11 +141,6 @@ class Run:
         """Mean of the samples, or of the passes with dropout."""
         return self["dropout_mean" if self.about["kind"] == "regressor" else "mean"]
 
-    @property
-    def deviation(self) -> Any:
-        """Deviation of the samples, or of the passes with dropout."""
-        return self["dropout_deviation" if self.about["kind"] == "regressor" else "deviation"]
-
     def parts(self, kind: str | None = None) -> tuple[str, ...]:
         """Names of the arrays of which the band of a kind is made."""
         return _MADE_OF[self._kind(kind)]

@@ -243,7 +243,7 @@ def rows_at(x: Any, start: int, stop: int, *, reuse: bool = False) -> Array:
         return _unpacked(x, start, stop) if isinstance(x, zarr.Array) else np.asarray(x[start:stop])
     out = (_reused if reuse else np.empty)((stop - start, *x.shape[1:]), x.dtype)
     if not plain:  # read, since mapped pages would stay resident
-        with open(x.filename, "rb", buffering=0) as file:
+        with open(x.filename, "rb") as file:
             if not _read(file, offset_of(x) + start * _row_bytes(x), out):
                 raise ValueError(f"{x.filename} ends before image {stop}; it was changed meanwhile")
         return out
@@ -304,7 +304,7 @@ def _read_chunk(x: Any, row: int, first: int, out: Array) -> None:
     stored = np.empty(4 * checks, np.uint8)
     wanted = prod(x.chunks) * x.dtype.itemsize + 4 * checks
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             good = size == wanted and _read(file, 0 if checks else first * _row_bytes(x), whole)
             good = good and _read(file, None, stored)
@@ -326,12 +326,7 @@ def _read(file: Any, offset: int | None, out: Array) -> bool:
     place = memoryview(out.reshape(-1).view(np.uint8).data)
     if offset is not None:
         file.seek(offset)
-    while len(place):
-        count = file.readinto(place)
-        if not count:
-            return False
-        place = place[count:]
-    return True
+    return bool(file.readinto(place) == len(place))
 
 
 _THREAD = threading.local()

@@ -11,7 +11,7 @@ from typing import Any
 
 _HOMES = {
     "ApplyOptions": "request", "HeldOutFiles": "request", "Request": "request", "Resources": "request",
-    "SampleOptions": "sample", "apply_files": "apply", "calibrate_files": "calibrate", "combine_networks": "ensemble",
+    "SampleOptions": "request", "apply_files": "apply", "calibrate_files": "calibrate", "combine_networks": "ensemble",
     "evaluate_files": "evaluate", "Inverse": "sample", "report_files": "report", "sample_files": "sample",
     "sample_to": "sample", "train_from": "train",
 }  # fmt: skip

@@ -27,8 +27,8 @@ from ..storage.files import exclusive, replace_file, strict_json
 from .agreement import reading_for
 from .apply import apply_files, bands_for
 from .monitor import held_state
-from .request import ApplyOptions, Resources
-from .sample import SampleOptions, sample_files
+from .request import ApplyOptions, Resources, SampleOptions
+from .sample import sample_files
 
 STATE = "monitor.safetensors"
 _LEDGER = "series.json"  # of each series: how many instances it had, and `waiting`, `done` or why it was refused

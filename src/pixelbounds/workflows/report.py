@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from ..formats.maps import keeps
 from ..formats.opener import check_target
 from ..images.ends import Interval
 from ..report.example import Example, examples_of
-from ..report.figures import save_figures
 from ..report.page import write_report
 from .evaluate import Evaluated, HeldOut, HeldOutFiles, held_out, table_of
 from .request import ReportOptions, Resources
@@ -25,11 +23,13 @@ from .request import ReportOptions, Resources
 def report_files(
     files: HeldOutFiles, out: FilePath, options: ReportOptions = ReportOptions(), *, reading: Reading = Reading(),
     replace: bool = False, resources: Resources = Resources(),
-) -> tuple[Evaluated, list[Path]]:  # fmt: skip
-    """Evaluate, and write the page, and figures where a folder for them is given; all their paths.
+) -> Evaluated:  # fmt: skip
+    """Evaluate, and write the page.
 
     Images that calibrated are refused. Where identifiers are dropped, images and units are numbered.
     """
+    if files.calibration is None:
+        raise ValueError("give --calibration, what `pixelbounds calibrate` wrote")
     who = keeps(options.identifiers)
     target = check_target(out, (".html",), replace=replace, inputs=(*files.reads, options.trust))
     mask = None if options.trust is None else load_trust(options.trust)
@@ -38,11 +38,12 @@ def report_files(
         if rows is not None:
             table_of(judged, rows, files.structures)
         pictures = _examples(judged, shown(judged.result.evaluation, options.examples), mask, names=who)
-    evaluation = judged.result.evaluation
-    about: dict[str, Any] = {"calibration": judged.calibration, "evaluation": evaluation, "examples": pictures}
     notes = [*(options.note or ()), *(() if mask is None else (f"Trusted pixels: {mask.guarantee}",))]
-    drawn = [] if options.figures is None else save_figures(options.figures, **about)
-    return judged.result, [write_report(target, title=options.title, notes=notes, **about), *drawn]
+    write_report(
+        target, title=options.title, calibration=judged.calibration,  # type: ignore[arg-type]
+        evaluation=judged.result.evaluation, examples=pictures, notes=notes,
+    )  # fmt: skip
+    return judged.result
 
 
 def shown(evaluation: Evaluation, examples: int) -> list[int]:

@@ -24,6 +24,8 @@ method_option = partial(typer.Option, rich_help_panel="Method")
 units_option = partial(typer.Option, rich_help_panel="Units: what is independent")
 _read = partial(typer.Option, rich_help_panel="How files are read")
 _large = partial(typer.Option, rich_help_panel="Large data")
+_how = partial(typer.Option, rich_help_panel="Sampler")
+kept_option = partial(typer.Option, rich_help_panel="What is drawn and kept")
 
 _BOUNDS = ("betting", "hoeffding_bentkus", "bentkus", "empirical_bernstein", "hoeffding", "conformal")
 _METHODS = ("frontier", "krcps", "rcps")
@@ -204,6 +206,34 @@ class ApplyOptions:
     labels: TestLabels = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions:
+    """How to sample; None takes what the network's file or the sampler says, else the default that stands here."""
+
+    sigma_0: Annotated[float | None, typer.Option("--sigma0", help="Noise deviation of the observations.")] = None
+    samples: Annotated[int | None, typer.Option(help="Samples (or passes) per image; 79 by default.")] = None
+    miscoverage: Annotated[
+        float | None, typer.Option(help="Share of future samples that a band may miss; 0.1 by default.")
+    ] = None
+    sampler: Annotated[str | None, _how(help="heun (default), reverse_sde, predictor_corrector or euler_maruyama.")] = (
+        None
+    )
+    steps: Annotated[int | None, _how(help="Steps of the sampler; by default its own number.")] = None
+    seed: Annotated[int, _how(help="With image and sample number, it determines every draw.")] = 0
+    batch: Annotated[int | None, _how(help="Images in the network at a time; less needs less memory.")] = None
+    device: Annotated[str | None, _how(help="cpu, cuda or cuda:1; a GPU if there is one.")] = None
+    compile: Annotated[
+        bool | None, _how("--compile/--no-compile", help="Use torch.compile; by default where it pays: on a GPU.")
+    ] = None
+    held_out: Annotated[int | None, kept_option(help="Further draws per image to check coverage; 0 by default.")] = None
+    keep_samples: Annotated[bool | None, kept_option("--keep-samples", help="Keep all samples, in float16.")] = None
+    repair: Annotated[bool, kept_option("--repair", help="Draw damaged images again.")] = False
+    limits: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="Possible values, where the network's file has none."),
+    ] = None
+
+
 @dataclass(frozen=True)
 class HeldOutFiles:
     """Files of images that judge, and what is asked of them; promises are those that were certified, in order."""
@@ -255,7 +285,6 @@ class ReportOptions:
     trust: Annotated[
         Path | None, typer.Option(help="What pb.trust saved: its mask can be outlined.", rich_help_panel="Output")
     ] = None
-    figures: Annotated[Path | None, typer.Option(help="A folder for figures as PDF, SVG and PNG.")] = None
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars"
     examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12
     note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; several are possible.")] = None

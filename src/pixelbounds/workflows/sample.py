@@ -7,17 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..execution.runner import Progress, Tell, silent
 from ..formats.arrays import FilePath
 from ..formats.opener import open_images
 from ..formats.scans import USUAL, Window, patients_digest
 from ..images.checks import Limits, check_limits
-from ..images.measure import Measure
 from ..samplers.loop import RunOptions, fill_run
-from ..samplers.network_backend import NetworkBackend, SampleOptions, loaded, network_digest
+from ..samplers.network_backend import NetworkBackend, network_digest, refuse_ignored
 from ..samplers.observations import NoisyImages
 from ..samplers.runs import Run
-from ..storage.version import VERSION
+from .request import SampleOptions
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
@@ -95,20 +93,20 @@ def is_function(text: str) -> bool:
 
 def sample_to(
     network: FilePath, observations: Any, out: FilePath, options: SampleOptions = SampleOptions(), *, ids: Any = None,
-    images: range | None = None, measure: Measure | None = None, patients: str | None = None, scheduler: Any = None,
-    tell: Tell = lambda line: None, progress: Progress = silent,
+    images: range | None = None, **run: Any,
 ) -> Run:  # fmt: skip
     """Sample observations (n, h, w) or (n, c, h, w) into the run `out`; an interrupted run resumes.
 
     A regressor returns its quantiles, with dropout also mean and deviation over `samples` passes. `images` is a range
-    of the observations, by default all; `ids` seed these images, by default their numbers. `measure` says what numbers
-    stand for, `patients` whose images they are (`patients_digest`). With a `scheduler` the workers of a Dask cluster
-    draw, each on its own device; network, observations and store must be files that all of them see.
+    of the observations, by default all; `ids` seed these images, by default their numbers; `run` are fields of
+    `RunOptions`.
     """
-    path, digest = Path(network).absolute(), network_digest(network)
-    model, sde, meta = loaded(str(path), digest, "cpu" if scheduler is not None else options.device)
-    kind, extra, dropout = meta["kind"], meta["extra"], model.config.dropout > 0
-    options.check(str(network), kind, dropout=dropout)
+    from ..diffusion.checkpoint import check_device, load_network
+
+    how = RunOptions(batch=options.batch, repair=options.repair, **run)
+    model, sde, meta = load_network(Path(network), device=check_device(options.device))
+    kind, extra = meta["kind"], meta["extra"]
+    refuse_ignored(options, str(network), kind, dropout=model.config.dropout > 0)
     limits, remedy = _limits(network, extra.get("limits"), options.limits)
     sigma_0 = options.sigma_0 if options.sigma_0 is not None else extra.get("sigma_0")
     if sigma_0 is None:
@@ -117,28 +115,22 @@ def sample_to(
     if top is not None and sigma_0 > top:
         raise ValueError(f"sigma_0 is {sigma_0:g}, but {network} was trained up to {top:g}; train another one")
     observed = NoisyImages(observations, limits, sigma_0, ids, images, model.config, remedy)
-    backend = NetworkBackend(str(path), digest, options, sigma_0, observed.shape, kind=kind, sde=sde, dropout=dropout)
+    backend = NetworkBackend(model, options, sigma_0, observed.shape, kind=kind, sde=sde)
     backend.compile_where_it_pays(len(observed), next(model.parameters()).device)
     about = {
         "kind": kind,
-        "network": digest,
-        "observations": observed.digest(),
-        "images": len(observed),
+        "network": network_digest(network),
         "shape": list(observed.shape),
         "sigma_0": sigma_0,
         "sde": [sde.sigma_min, sde.sigma_max],
         "limits": list(limits),
-        "measure": None if measure is None else measure.state(),
-        "patients": patients,
         "seed": options.seed,
-        "compile": backend.options.compile,
+        "compile": backend.compile,
         **backend.about(),
         "network_file": Path(network).name,  # folders may tell whose it is
         "device": str(next(model.parameters()).device),
-        "version": VERSION,
     }
-    run_options = RunOptions(options.batch, options.repair, scheduler, tell, progress)
-    return fill_run(Path(out), about, observed, backend, run_options)
+    return fill_run(Path(out), about, observed, backend, how)
 
 
 def _limits(network: FilePath, trained: Any, wanted: Limits | None) -> tuple[Limits, str]:

@@ -14,6 +14,7 @@ import day  # noqa: E402
 from commands import call, flat  # noqa: E402
 from orthanc import MISSING, PLUGIN, running_archive  # noqa: E402
 
+from pixelbounds.calibration.calibration import load_calibration  # noqa: E402
 from pixelbounds.monitoring import load_monitor  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -74,7 +75,7 @@ def test_series_are_done_once_they_have_arrived_and_a_change_ends_with_5(hospita
     assert "ALARM, source changed" in flat(last.output)
 
 
-def test_a_series_that_is_refused_is_named_and_does_not_stop_the_others(hospital):
+def test_a_series_that_is_refused_is_named_and_does_not_stop_the_others(hospital, calibration, tmp_path):
     archive, words, arrive = hospital
     files = day.write_patient(Path(words[-1]).parent / "gap", 7, np.zeros((4, 8, 8), np.int16))
     archive.store(*(file for file in files if not str(pydicom.dcmread(file).SOPInstanceUID).endswith(".2")))  # a gap
@@ -84,7 +85,14 @@ def test_a_series_that_is_refused_is_named_and_does_not_stop_the_others(hospital
     assert result.exit_code == 2
     assert "done 1 series" in flat(result.output)
     assert "refused 1.2.826.8.1" in flat(result.output)
+    assert not list((tmp_path / "work" / "series").iterdir())  # nothing of a patient stays here
     assert call("archive", *words).exit_code == 0
+    assert "refused 1.2.826.8.1" in flat(call("archive", *words, "--tolerance", 50).output)  # other settings: again
+    again = load_calibration(calibration).without_hashes().to_bytes()
+    (tmp_path / "other.safetensors").write_bytes(again)
+    other = call("archive", tmp_path / "other.safetensors", *words[1:])
+    assert other.exit_code == 2
+    assert "monitors another calibration" in flat(other.output)
 
 
 def test_nothing_is_lost_or_sent_twice_by_calls_that_are_killed(hospital, calibration, tmp_path):

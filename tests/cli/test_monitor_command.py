@@ -1,6 +1,8 @@
 """`pixelbounds monitor`: one command a day on a state, killed at any moment."""
 
+import html
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +89,11 @@ def test_an_alarm_is_exit_code_5_and_one_json_object(hospital, tmp_path):
     assert run("monitor", "page", state, "--out", tmp_path / "page.html").exit_code == 0
     page = (tmp_path / "page.html").read_text()
     assert 0 < page.index("ALARM, promises broken") < page.index("<svg")
+    plan = page[page.index("<h2>Monitoring plan</h2>") :]
+    assert "EU AI Act, article 72" in plan
+    terms = "What is monitored", "Data", "Method", "When", "Who", "False alarms", "At an alarm"
+    assert re.findall("<dt>(.*?)</dt>", plan) == [*terms]
+    assert pb.load_calibration(cal).guarantee in html.unescape(plan)
     assert page.count("<svg") == 8
     assert "<script" not in page
     for site in ("north", "south"):

@@ -22,7 +22,7 @@ from ..formats.arrays import FilePath, Reading
 from ..formats.dicom import dicom_files
 from ..formats.dicomweb import SeriesAddress, fetch_series, search_series
 from ..formats.scans import needed
-from ..monitoring import Status
+from ..monitoring import Status, load_monitor
 from ..storage.files import exclusive, replace_file, strict_json
 from .agreement import reading_for
 from .apply import apply_files, bands_for
@@ -31,7 +31,7 @@ from .request import ApplyOptions, Resources, SampleOptions
 from .sample import sample_files
 
 STATE = "monitor.safetensors"
-_LEDGER = "series.json"  # of each series: how many instances it had, and `waiting`, `done` or why it was refused
+_LEDGER = "series.json"  # of each series: instances; `waiting`, `done` or why it was refused; digest of the settings
 _WAITING, _DONE = "waiting", "done"
 
 
@@ -55,39 +55,43 @@ def look_at_archive(
     ledger, under_way = Path(work) / _LEDGER, Path(work) / "series"
     under_way.mkdir(parents=True, exist_ok=True)
     done, waiting, refused, sent = [], [], {}, 0
+    asked = repr((Path(calibration).read_bytes(), network, options, maps))
+    settings = hashlib.sha256(asked.encode()).hexdigest()[:16]  # with others a refused series is tried again
     with exclusive(under_way):
+        with held_state(ledger.with_name(STATE), calibration, None):  # one of another calibration is refused now
+            pass
         known: dict[str, list[Any]] = strict_json(ledger.read_bytes()) if ledger.exists() else {}
         for address, count in search_series(archive, match).items():
             uid = address.series
-            instances, state = known.get(uid, [0, _WAITING])
+            before = known.get(uid, [0, _WAITING, settings])
+            instances, state, tried = before
             if instances != count:
                 waiting.append(uid)
                 state = _WAITING
-            elif state == _WAITING:
+            elif state == _WAITING or (state != _DONE and tried != settings):
                 try:
-                    sent += _do(calibration, network, address, count, under_way, options, maps, resources)
+                    place = under_way / uid / f"{count} {settings}"
+                    sent += _do(calibration, network, address, count, place, options, maps, resources)
                     state = _DONE
                     done.append(uid)
                 except OSError:  # of the archive, or of this machine: no fault of the series
                     raise
                 except ValueError as error:
                     state = refused[uid] = str(error)
-            known[uid] = [count, state]
-            if known[uid] != [instances, _WAITING]:
+            known[uid] = [count, state, settings]
+            if known[uid] != before:
                 replace_file(ledger, json.dumps(known, indent=1).encode())
-            if state == _DONE:
+            if state != _WAITING:
                 shutil.rmtree(under_way / uid, ignore_errors=True)
-        with held_state(ledger.with_name(STATE), calibration, None) as monitor:
-            status = monitor.status()
+        status = load_monitor(ledger.with_name(STATE)).status()
     return ArchiveLook(tuple(done), tuple(waiting), refused, sent, status)
 
 
 def _do(
-    calibration: FilePath, network: str, address: SeriesAddress, count: int, under_way: Path, options: SampleOptions,
+    calibration: FilePath, network: str, address: SeriesAddress, count: int, place: Path, options: SampleOptions,
     maps: ApplyOptions, resources: Resources,
 ) -> int:  # fmt: skip
-    """Do one series; how many objects were sent."""
-    place = under_way / address.series / str(count)
+    """Do one series in a folder of its own; how many objects were sent."""
     place.mkdir(parents=True, exist_ok=True)
     images, run, out = place / "images", place / "run.zarr", place / "maps"
     if not images.is_dir():
@@ -97,7 +101,7 @@ def _do(
     sample_files(network, images, run, replace(options, seed=seed), window=seen.mapping)
     done = apply_files(calibration, run, out, replace(maps, like=images), replace=True, resources=resources)
     patient = needed("pydicom").dcmread(dicom_files(images)[0], stop_before_pixels=True).get("PatientID")
-    state = under_way.with_name(STATE)
+    state = place.parents[2] / STATE
     with held_state(state, calibration, None) as monitor, running(**vars(resources)) as execution:
         band, _ = bands_for(monitor.calibration, run, Reading(), execution).whole(execution, None)
         units = [str(patient or address.series)] * len(band) if monitor.calibration.record.units else None

@@ -1,7 +1,7 @@
 """What was measured on the GPU, for docs/research/gpu.md (`python -m benchmarks.pages`).
 
 Reads what the makers of the materials of `python -m reproduce` said (benchmarks/results/reproduce), speed_gpu.json
-(from `speed`), cpu_sampling.json and cpu_training.json.
+(from `speed`) and cpu_sampling.json.
 """
 
 from __future__ import annotations
@@ -111,24 +111,6 @@ def speed(found: dict[str, Any]) -> str:
     )
 
 
-def threads(found: dict[str, Any]) -> str:
-    """One paragraph on threads that wait."""
-
-    def one(name: str) -> str:
-        way = found[name]
-        return f"{'' if way['finished'] else 'less than '}{way['images_per_second']:.1f}"
-
-    ways = "one thread", "a thread a core", "a thread a core, asleep"
-    return (
-        f"Training `tiny` at 64 x 64 on {found['cores']} cores (`python -m benchmarks.cpu_training`, load "
-        f"{found['load_before']:.1f} before it began), images a second beside {{}} further busy program: "
-        + ", ".join(f"{name} {one(f'{name}, 1 neighbours')}" for name in ways)
-        + "; beside none: "
-        + ", ".join(f"{name} {one(f'{name}, 0 neighbours')}" for name in ways)
-        + "."
-    ).format("one")
-
-
 def cpu(found: dict[str, Any]) -> str:
     """One paragraph on the `tiny` network without a GPU."""
     plain, ours, whole = found["rows"]
@@ -149,7 +131,5 @@ def text() -> str:
         speed(result("speed_gpu")),
         "",
         cpu(result("cpu_sampling")),
-        "",
-        threads(result("cpu_training")),
     ]
     return "\n".join(parts)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 import gaussian_world as world  # noqa: E402
 from small_training import SDE, assert_same_state, explode, state  # noqa: E402
 
-from pixelbounds.diffusion import batches, validation  # noqa: E402
+from pixelbounds.diffusion import batches, learner  # noqa: E402
 from pixelbounds.diffusion import trainer as training  # noqa: E402
 from pixelbounds.diffusion.checkpoint import load_state  # noqa: E402
 from pixelbounds.diffusion.schedule import Settings  # noqa: E402
@@ -70,7 +70,7 @@ def test_the_average_with_the_least_validation_loss_is_returned_and_patience_end
     assert log["loss"][-1] < log["loss"][0]  # what it learns by heart goes on falling
     images = batches.Pixels(clipped(30, 5), limits=world.LIMITS)
     settings = Settings(steps=1, **QUICK)
-    measured = validation.mean_loss(done.network, images, score_matching, SDE, settings)
+    measured = learner.mean_loss(done.network, images, score_matching, SDE, settings)
     assert measured == pytest.approx(done.loss, rel=1e-6)
 
 
@@ -116,7 +116,7 @@ def test_the_trivial_denoiser_is_the_better_of_identity_and_mean_at_each_level(r
     x = (0.5 + 0.2 * rng.standard_normal((400, 8, 8))).clip(-1, 2).astype("f4")
     images = batches.Pixels(x, limits=(-1, 2))
     settings = Settings(steps=1, batch=128, sigma_top=1.0)
-    found = validation.trivial_loss(world.network(), images, score_matching, SDE, settings)
+    found = learner.trivial_loss(world.network(), images, score_matching, SDE, settings)
     sigma = np.exp(np.linspace(np.log(SDE.sigma_min), 0, 10_000))
     assert found == pytest.approx(np.minimum(1, 0.2**2 / sigma**2).mean(), rel=0.03)
     assert found < 0.95 * min(1, np.mean(0.2**2 / sigma**2))  # teeth: neither of the two alone, at all levels

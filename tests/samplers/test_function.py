@@ -10,8 +10,8 @@ from sampling_world import call
 
 import pixelbounds as pb
 from pixelbounds.samplers import bands_from, load_sampler, sample_function_to
+from pixelbounds.samplers.function import SampleTails
 from pixelbounds.samplers.runs import open_run
-from pixelbounds.samplers.tails import SampleTails
 
 N, M = 5, 19
 Y = np.random.default_rng(0).uniform(0.2, 0.8, (N, 6, 4)).astype(np.float32)

@@ -8,7 +8,7 @@ import pytest
 
 import pixelbounds as pb
 from pixelbounds.samplers.adapters import from_azula, from_deepinv, from_monai, from_pipeline
-from pixelbounds.samplers.identity import sampler_name
+from pixelbounds.samplers.protocol import sampler_name
 
 torch = pytest.importorskip("torch")
 Y = np.random.default_rng(0).uniform(0.3, 0.7, (160, 1, 8, 8)).astype(np.float32)

@@ -8,7 +8,7 @@ the paper's weight xi(t) = sigma(t)^2 the loss of an image is the mean over pixe
 
 `weighted_matching` counts high noise for more; the regressors pass `regression.quantile_loss(a)` instead. A run ends
 after `steps`, after `seconds`, or when its validation images have not gained for `patience` looks, at whichever comes
-first; with such images the averaged network that served them best is the one that is kept (`validation` says why,
+first; with such images the averaged network that served them best is the one that is kept (`learner` says why,
 `schedule` when they are looked at). Its folder holds the newest state and the one before, and `log.jsonl`. Called again
 with the same folder, `train` resumes from the state: bit for bit as if it had never stopped, on a CPU with the same
 number of threads and with `steps` (a rate that follows the clock cannot be repeated). Learning rate, warmup and clip
@@ -32,12 +32,11 @@ from torch import Tensor, nn
 
 from .batches import Loss, Pixels, batch_indices, noise_levels, random_crops, step_seed
 from .checkpoint import check_device
-from .learner import Learner
+from .learner import Learner, mean_loss, trivial_loss
 from .regression import QuantileNetwork
 from .schedule import Settings
 from .sde import VESDE
 from .session import Log, Progress, alone, signals
-from .validation import mean_loss, trivial_loss
 
 __all__ = ["Settings", "Trained", "check_shape", "score_matching", "train", "weighted_matching"]
 
@@ -70,7 +69,7 @@ class Trained:
     """The network that is kept, in evaluation mode, how far the run came, and the last line of its log.
 
     `loss` is that of the network on the validation images, or on those it learned from where there are none; `trivial`
-    is that of a denoiser that learned nothing (see `validation`). `best` is the step at which the network stood.
+    is that of a denoiser that learned nothing (see `learner`). `best` is the step at which the network stood.
     """
 
     network: Any

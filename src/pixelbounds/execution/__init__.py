@@ -16,6 +16,6 @@ def let_threads_sleep() -> None:
     """Make OpenMP's threads sleep while they wait, not spin; too late once torch is imported.
 
     Where other programs use a core, threads that spin hold back the one that they wait for: a step of training takes
-    longer than on one thread (`python -m benchmarks.cpu_training`).
+    longer than on one thread.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

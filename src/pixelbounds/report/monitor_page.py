@@ -15,8 +15,9 @@ from ..calibration.text import promise_in_words
 from ..calibration.words import level_in_words
 from ..images.library import Array
 from ..monitoring.monitor import Monitor
+from ..storage.files import check_new_file
 from .charts import name_axes
-from .render import check_page, render_page
+from .render import render_page
 from .style import BLACK, BLUE, QUIET, RED
 from .svg import inline_chart
 
@@ -35,7 +36,7 @@ _NAMES = {
 def write_monitor_page(path: str | os.PathLike[str], monitor: Monitor, title: str = "Monitor") -> Path:
     """Write the page of a monitor and return its path; the same monitor gives the same page."""
     return render_page(
-        check_page(path), "monitor.html", title=title, status=monitor.status(), span=_span(monitor.history),
+        check_new_file(path, "page"), "monitor.html", title=title, status=monitor.status(), span=_span(monitor.history),
         guarantee=monitor.calibration.guarantee, threshold=f"{1 / monitor.shares[0]:.4g}",
         promises=_promise_charts(monitor), statistics=_statistic_charts(monitor),
     )  # fmt: skip

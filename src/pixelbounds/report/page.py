@@ -17,13 +17,14 @@ from ..calibration.masks import is_of_masks
 from ..calibration.text import ANYTIME, description_of
 from ..evaluation.evaluation import Evaluation, Strata, entries_of
 from ..evaluation.guarantee_check import judge
+from ..storage.files import check_new_file
 from .cells import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
 from .charts import draw_groups, draw_path, draw_units, level_of_all
 from .example import Example, Row, outline_of, with_masks
 from .pack import OPEN, colours
 from .page_examples import folder_beside, show_examples, sweep_data
 from .promise_table import promise_rows
-from .render import asset, check_page, render_page
+from .render import asset, render_page
 from .style import ABOVE, BELOW
 from .svg import inline_chart, whisker
 
@@ -46,7 +47,7 @@ def write_report(
     comparison     methods to compare, as rows of one table; the one that this page is about should be among them
     notes          paragraphs of plain text, such as what the images are
     """
-    target = check_page(path)
+    target = check_new_file(path, "page")
     if isinstance(notes, str):
         raise TypeError("notes is a string; give a list of paragraphs, such as [text]")
     measure, record = calibration.measure, calibration.record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from base64 import b64encode
 from hashlib import sha256
 from importlib.resources import files
@@ -16,16 +15,6 @@ from ..calibration.words import level_in_words, plural, share_in_words
 from ..storage.files import replace_file
 from ..storage.version import VERSION
 from .cells import number, percent, span
-
-
-def check_page(path: str | os.PathLike[str]) -> Path:
-    """The path of a page that can be written."""
-    target = Path(path)
-    if target.is_dir():
-        raise ValueError(f"{str(target)!r} is a folder; give the name of a file, such as 'report.html'")
-    if not target.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {str(target.parent)!r} to write the page in; make it first")
-    return target
 
 
 def asset(name: str) -> str:

@@ -6,7 +6,6 @@ Figures are made without pyplot, so that no screen is needed and nothing of a us
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
@@ -60,7 +59,7 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     return content.getvalue()
 
 
-def save_figure(figure: Figure, folder: Path, name: str, kinds: Sequence[str] = ("pdf", "png")) -> list[Path]:
+def save_figure(figure: Figure, folder: Path, name: str, kinds: tuple[str, ...] = ("pdf", "png")) -> list[Path]:
     """Write a figure in some formats, each aside and then renamed."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{kind}" for kind in kinds]
@@ -82,7 +81,7 @@ def show_image(
     return shown
 
 
-def show_map(axes: Axes, values: Array, title: str, label: str = "", **bar: Any) -> None:
+def show_map(axes: Axes, values: Array, title: str, label: str = "") -> None:
     """A map (h, w) of values of at least 0 in cividis with its scale; of colours (3, h, w) the mean."""
     shown = show_image(axes, values.mean(axis=0) if values.ndim == 3 else values, title, most=None, colours="cividis")
-    axes.figure.colorbar(shown, ax=axes, label=label, **{"shrink": 0.8, **bar})
+    axes.figure.colorbar(shown, ax=axes, label=label, shrink=0.8)

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .identity import identified
-from .protocol import Sampler
+from .protocol import Sampler, identified
 
 _TURN = 0x632BE5AB  # between the seeds of batches; odd, so that they differ
 

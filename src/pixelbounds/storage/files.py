@@ -66,7 +66,7 @@ def check_new_file(path: str | os.PathLike[str], what: str) -> Path:
     if not folder:
         raise ValueError(f"there is no folder {str(target.parent)!r} to save the {what} in; make it first")
     if taken:
-        raise ValueError(f"{str(target)!r} is a folder; give the name of a file, such as 'ct.safetensors'")
+        raise ValueError(f"{str(target)!r} is a folder; give the name of a file")
     return target
 
 

@@ -38,7 +38,7 @@ GROUPS = {  # of the gallery's first page
         "many_sizes",
     ),
     "Samplers": ("own_sampler", "inverse_problem"),
-    "After deployment": ("monitor", "growing"),
+    "After deployment": ("monitor", "anytime"),
     "The paper": ("methods",),
 }
 _CAPTION = re.compile(r"^# figure: (.*(?:\n#   .*)*)\n?", re.MULTILINE)

@@ -44,9 +44,9 @@ def draw(text: str) -> str:
     for question, answers in read(text):
         tops, rows = [], []
         for answer, call, page in answers:
-            height = max(_height(answer, 32), _height(call, 50))
+            height = max(_height(answer, 29), _height(call, 50))
             tops.append((y, height))
-            rows += [_box(1, y, height, answer, 32, "answer"), _line(1, y + height / 2, y + height / 2)]
+            rows += [_box(1, y, height, answer, 29, "answer"), _line(1, y + height / 2, y + height / 2)]
             rows.append(_box(2, y, height, call, 50, "call", page))
             y += height + _GAP
         first, last = tops[0][0], tops[-1][0] + tops[-1][1]

@@ -4,7 +4,7 @@
 # Samples of a model that is too sure of itself become intervals with a promise, in four lines.
 #
 # You have true images, and for each of them some samples of what a model believes. The images here are synthetic, and
-# the model is crude on purpose: it blurs, and it doubts too little.
+# the model is crude on purpose: it blurs, and its samples vary too little.
 
 # %%
 import numpy as np

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Few patients: what a cap buys
 #
-# With some fifty patients a bound must leave room for one that loses everything; a cap says how much a patient may
-# count.
+# With some fifty patients a bound must leave room for one whose every pixel is missed; a cap limits how much a patient
+# counts.
 #
 # No bound can exclude what it has not seen. Among 58 patients without a bad one there may be a patient in a hundred
 # whose image is missed altogether, and 5% on average must include that. If a patient counts for at most 25%, that

@@ -4,7 +4,7 @@
 # Any function from an observation to samples can be plugged in; seeds, memory and checks are taken care of.
 #
 # A sampler is a function `(observation, samples, seed) -> samples`. This one denoises by borrowing small patches of
-# some training images, and adds what it left over. Nothing about it is principled, and nothing need be.
+# some training images, and adds what is left of the noise. No theory supports it, and the guarantee needs none.
 
 # %%
 import matplotlib.pyplot as plt
@@ -57,8 +57,7 @@ axes[0].grid(visible=False)
 shown = pb.plot.intervals(interval, 0, axes=axes[1:])
 
 # %% [markdown]
-# Errors name the image. Samples that do not change are no randomness; numbers that are not finite are an
-# error.
+# Errors name the image, here one whose samples are not finite.
 
 # %%
 try:

@@ -19,7 +19,7 @@ from pixelbounds.report.style import BLACK, BLUE, ORANGE
 made = phantoms(300, 32, seed=11)
 rng = np.random.default_rng(0)
 samples = flawed_samples(made.images, 39, rng)
-samples += rng.normal(0, 0.05, (300, 39, 1, 1))  # the model doubts the level of the image a little
+samples += rng.normal(0, 0.05, (300, 39, 1, 1))  # the model is unsure of the level, too
 
 mask = made.organs == Organ.LIVER  # stands in for a segmentation that is known for new images, too
 some = mask.sum(axis=(1, 2)) >= 5

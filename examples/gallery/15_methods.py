@@ -35,7 +35,7 @@ for place, (method, interval) in zip(axes, intervals.items(), strict=True):
 bar = figure.colorbar(shown, ax=axes, shrink=0.9, label="length")
 
 # %% [markdown]
-# The curve of a calibration: what was seen and bounded along its path, and where the walk from the wide end stopped.
+# The curve of a calibration: what was seen and bounded along its path, and where the test from the wide end stopped.
 
 # %%
 # figure: The path of the frontier: risk seen, bound, and the point that was certified.

@@ -61,7 +61,7 @@ def test_a_stuck_model_is_noticed_without_truth(cal):
     assert status.drift_images == 100
     centred = pb.Band(np.full((400, 6, 6), 0.2), np.full((400, 6, 6), 0.26))  # as wide as ever, and always alike
     words = pb.Monitor(cal).check_drift(centred).sentence
-    assert all(float(share) < 5 for share in re.findall(r"as on (?:fewer than )?([0-9.]+)% of days", words))
+    assert all(float(share) < 5 for share in re.findall(r"which happens on (?:fewer than )?([0-9.]+)% of days", words))
 
 
 def test_a_call_counts_once_and_a_batch_under_its_name(cal):

@@ -219,7 +219,7 @@ def test_truth_that_is_not_finite_names_its_image(method, groups, value):
     for image in (0, 13, 59):
         truth = with_value(with_value(TRUTH, (image, 2, 3), value), (image, 4, 0), value)
         words = f"truth of image {image} has 2 values that are NaN or infinite"
-        refuses_to_calibrate(words, "mend or drop", truth=truth, method=method, groups=groups)
+        refuses_to_calibrate(words, "correct or drop", truth=truth, method=method, groups=groups)
 
 
 @every_method

@@ -48,16 +48,16 @@ def calibrate(
     measure: Measure | None = None,
     seed: Any = 0,
 ) -> Calibration:
-    """Widenings such that, with probability 1 - failure_prob, every promise holds for future images.
+    """Widen a band until every promise holds for future images, with probability 1 - failure_prob.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
     growing set) voids it: docs/what_voids_the_promise.md says what is valid. `AnytimeCalibration` may be looked at
     after every image.
 
     truth         true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
-    band          their band, of the same shape, which says how it widens (its family); images of different sizes are
-                  lists, of truths and of bands, and each counts the same; of several bands, {"0.05": band, "0.1":
-                  other}, the one that is shortest on the fitting images is taken
+    band          their band, of the same shape, which says how it widens (its family); lists of truths and bands where
+                  images differ in size; or several bands by name, {"0.05": band, "0.1": other}, of which the fitting
+                  images choose the shortest
     risk_level    the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
     promises      what must hold, all of it together, made by `pb.share`, `pb.tail` and `pb.loss`: about all pixels,
                   regions of them or subgroups of images; several need no correction (docs/guarantee.md)
@@ -68,9 +68,9 @@ def calibrate(
                   pb.KRCPS(k=8, d_opt=100), pb.RCPS()
     units         unit (patient, scan) of each image, (n,), or pb.Units(ids, name="patient"): losses are averaged per
                   unit before they are bounded, and the promise is about a future unit, averaged over its images
-    labels        whole numbers (n, *pixels), or a list of them: a segmentation of the reconstruction, known at test
-                  time too and given to `apply`; groups then lie within labels. It may be wrong, and must be made for
-                  new images as it was for these; a region that a promise is about is another array
+    labels        a segmentation of the reconstruction, whole numbers (n, *pixels) or a list: groups lie within labels.
+                  It may be wrong. `apply` needs that of new images, made in the same way. (The region of a promise
+                  is given to the promise.)
     features      further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for learned groups
     limits        least and greatest possible value, to which intervals are clipped; None for none
     measure       what the numbers stand for, such as Measure.of_window((400, 40)); kept in the file

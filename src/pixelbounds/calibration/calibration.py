@@ -198,7 +198,7 @@ class Calibration:
 
     @property
     def note(self) -> str:
-        """Why it stands although more than a level was seen, or why intervals are as long as bands; else empty."""
+        """Why more than a level could be seen, or why intervals are as long as bands; else empty."""
         return description_of(self).note
 
     def citation(self) -> str:
@@ -212,7 +212,7 @@ class Calibration:
 
     @property
     def your_bound(self) -> bool:
-        """Whether the bound is a user's own, of which nothing is known; the page asks it, too."""
+        """Whether the bound is a user's own, so that its validity was not checked."""
         return self.bound not in (*BOUNDS, ANYTIME)
 
     @property
@@ -254,7 +254,7 @@ class Calibration:
         return Interval(*ends, band.axes, self.measure, self.limits)
 
     def check_band(self, band: Any, features: Any = None, labels: Any = None) -> tuple[Band, Any, Any]:
-        """A band and what else is known of its images, checked: made as those of the calibration were."""
+        """Check a band, features and labels of new images: made as those of the calibration, and of the same shape."""
         band = one_band(band)
         if self.family.centred or band.centre is not None:
             check_fits(self.family, band)
@@ -278,9 +278,9 @@ class Calibration:
             check_same_axes(grid, self.record.settings.get(AXES), ends)
 
     def without_hashes(self) -> Calibration:
-        """The calibration without what it keeps of single images, hashes and reference, for who must not disclose them.
+        """The calibration without hashes and reference of single images, where these must not be disclosed.
 
-        Nobody can tell then whether an image that it is evaluated on is one of those that calibrated, or is like them.
+        `evaluate` cannot recognise images that calibrated then, and a monitor cannot compare bands.
         """
         record = replace(self.record, image_hashes=NO_HASHES)
         return replace(self, record=record, grouping=on_images(self.grouping, NO_HASHES), reference=NOT_DESCRIBED)

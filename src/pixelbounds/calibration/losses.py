@@ -50,7 +50,7 @@ def _parts(truth: Any, interval: Interval) -> tuple[Array, Array, Array]:
     x, lower, upper = to_numpy(truth), to_numpy(interval.lower), to_numpy(interval.upper)
     check_values("truth", np.ascontiguousarray(x), 0)
     if np.isnan(lower).any() or np.isnan(upper).any():
-        raise ValueError("interval has ends that are NaN; mend or drop those images")
+        raise ValueError("interval has ends that are NaN; correct or drop those images")
     return x, lower, upper
 
 

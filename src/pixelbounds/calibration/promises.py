@@ -214,7 +214,7 @@ class RiskTarget(Terms):
         return (sizes[:, self.region] > 0) & self.subgroup
 
     def take(self, images: Array) -> RiskTarget:
-        """The aim for some of the images."""
+        """The target for some of the images."""
         return replace(self, subgroup=self.subgroup[images])
 
     @property
@@ -249,7 +249,7 @@ Regions = tuple[tuple[str, Any], ...]  # name and mask or weights (n, *pixels) o
 def risk_targets_of(
     promises: Sequence[Promise], band: Any, weighting: str, units: bool, max_images: int = 0
 ) -> tuple[tuple[RiskTarget, ...], Regions]:
-    """Promises about images of a band's shape (n, *pixels) as aims, and the distinct regions that they are counted in.
+    """Promises as they are counted on images of a band's shape (n, *pixels), and the distinct regions that they name.
 
     `weighting` is that of promises which say none; without `units` each image is its own, and the two are one.
     """

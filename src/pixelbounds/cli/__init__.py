@@ -17,12 +17,12 @@ _PANELS = {  # files of commands; what a newcomer needs first comes first
     "From truth and bands to intervals": ("calibrate", "apply", "evaluate", "report", "card"),
     "Networks and samplers": ("sample", "train", "ensemble"),
     "After deployment": ("monitor", "anytime", "archive"),
-    "Elsewhere": ("federated", "pccp"),
+    "Sites and protocols": ("federated", "pccp"),
 }
 _GROUPS = {
     "monitor": "After deployment: is the promise still kept?",
-    "anytime": "A calibration of images that keep arriving, certified at any time.",
-    "pccp": "What a calibration must be, before any image is seen, and whether it is.",
+    "anytime": "Calibrate on images that keep arriving; valid at every look.",
+    "pccp": "Fix a calibration before any image is seen, and check it afterwards.",
     "federated": "Calibrate across sites that keep their images.",
 }
 for _panel, _names in _PANELS.items():

@@ -18,18 +18,18 @@ def archive_command(
     calibration: Annotated[Path, typer.Argument(metavar="CALIBRATION", help="What `pixelbounds calibrate` wrote.")],
     network: Annotated[str, typer.Argument(metavar="NETWORK", help="A network, or package.module:function.")],
     archive: Annotated[str, typer.Option("--from", metavar="URL", help="DICOMweb: https://HOST/dicom-web.")],
-    work: Annotated[Path, typer.Option(help="A folder for what was done: the monitor, and a list of series.")],
+    work: Annotated[Path, typer.Option(help="A folder for the monitor and the list of series that are done.")],
     how: Annotated[SampleOptions, _OPTIONS],
     large: Annotated[Resources, ("memory", "scratch")],
     match: Annotated[
         list[str],
-        typer.Option(metavar="KEYWORD=VALUE", help="Series to do, by DICOM's keywords; may be given several times."),
+        typer.Option(metavar="KEYWORD=VALUE", help="Process only series with this value; repeat the option for several."),
     ] = ["Modality=CT"],  # noqa: B006 - typer copies it
     send: Annotated[str | None, typer.Option(metavar="URL", help="Another archive, which gets the maps.")] = None,
     tolerance: Annotated[float | None, typer.Option(help="As in `apply`.", min=0)] = None,
     identifiers: Identifiers = "keep",
 ) -> Outcome:
-    """Do the series that arrived since the last call: sample, apply, send maps and a report back, monitor.
+    """Process the series that arrived since the last call: sample, apply, send maps and a report, monitor.
 
     A series is done when it has as many images as at the call before. A killed call loses nothing and sends nothing
     twice. Exit code 5: an alarm of the monitor; 2: a series was refused.

@@ -20,11 +20,12 @@ def card_command(
     title: Annotated[str, typer.Option(help="The heading of the card.")] = "Model card of a calibration",
     intended_use: Annotated[str | None, typer.Option(help="What it is meant for, in a sentence or two.")] = None,
     note: Annotated[
-        list[str] | None, typer.Option(help="A paragraph for the card, such as scanners, approval; several.")
+        list[str] | None,
+        typer.Option(help="A paragraph for the card, such as scanners or approval; repeat the option for several."),
     ] = None,
     force: Force = False,
 ) -> Outcome:
-    """Write what a calibration promises, of what data, made how, meant for what, and what voids it.
+    """Write the model card of a calibration: promises, data, method, intended use, limits.
 
     Example: pixelbounds card cal.safetensors --out card.md --intended-use "Denoised abdominal CT, for research."
     """

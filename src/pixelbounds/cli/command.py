@@ -45,7 +45,7 @@ LAST_PANEL = "Output"  # of options that every command has
 GRACE = 45.0  # seconds from an interrupt to the end, whatever happens
 EXITS = (
     "Exit codes: 0 done, 1 no guarantee can be given, 2 wrong usage or input, 3 this machine cannot do it, 4 a fault "
-    "of pixelbounds, 5 an alarm of a monitor, 130 stopped by Ctrl-C, 141 the reader of the output has gone."
+    "of pixelbounds, 5 an alarm of a monitor, 130 stopped by Ctrl-C, 141 the output was closed."
 )
 BEGIN = """Guaranteed error bars for every pixel of a restored image.
 

@@ -23,7 +23,7 @@ def demo_command(
     new: Annotated[int, typer.Option(min=1, max=64, help="New phantoms to sample.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Which new phantoms, and their noise.")] = 0,
 ) -> Outcome:
-    """Calibrate every method on phantoms, promise body, organs and edges, sample new ones, and write a page.
+    """Show everything on phantoms: calibrate, promise body, organs and edges, sample new ones, write a page.
 
     Example: pixelbounds demo --new 8 --out out/demo
     """

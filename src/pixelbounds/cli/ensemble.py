@@ -21,7 +21,7 @@ def ensemble_command(
     ),
     force: bool = typer.Option(False, "--force", help="Replace what is there."),
 ) -> Outcome:
-    """Join score networks of other seeds into an ensemble: the mean of their scores, at the price of all of them.
+    """Combine score networks of several seeds into one that averages their scores and costs as much as all.
 
     Example: pixelbounds ensemble a/score.safetensors b/score.safetensors --out both.safetensors
     """

@@ -60,7 +60,7 @@ def evaluated(
     said = _risk_in_words(ev)
     if check.level is not None:
         mean = " in the mean over images" if ev.two_means and check.risk != ev.risk else ""
-        said += f" At most {level_in_words(check.level)}{mean} was promised."
+        said += f" At most {level_in_words(check.level)}{mean} was promised: {check.promises[0].verdict}."
     elif check.promises:
         said += f" What was seen is {check.verdict}."
     if check.broken:

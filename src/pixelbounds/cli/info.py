@@ -21,7 +21,7 @@ def info_command(
         ),
     ],
 ) -> Outcome:
-    """What a file is, what it promises, how it was made, and its checksum.
+    """Show what a file is, what it promises, how it was made, and its checksum.
 
     Example: pixelbounds info calibration.safetensors
     """

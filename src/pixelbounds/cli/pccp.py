@@ -30,7 +30,7 @@ def write_command(
     protocol = Protocol(request, images, held_out, false_alarm, datetime.now(UTC).date().isoformat())
     files = write_protocol(out, protocol, replace=force)
     facts = {"files": [str(x) for x in files]}
-    return in_short(facts, "Keep both files where nobody edits them.", {"written": written(*files)})
+    return in_short(facts, "Keep both files where they cannot be edited.", {"written": written(*files)})
 
 
 @command("check")

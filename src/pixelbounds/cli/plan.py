@@ -32,13 +32,18 @@ def plan_command(
     failure_prob: FailureProb = 0.1,
     miscoverage: Annotated[float, typer.Option(help="Share of future samples that a band may miss.")] = 0.1,
     images: Annotated[
-        list[int] | None, typer.Option(help="Images (or patients) that you have, may be given several times.")
+        list[int] | None,
+        typer.Option(
+            metavar="<int>", help="Images (or patients) that you have; repeat the option for several numbers."
+        ),
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Samples per image that you have.")] = None,
     method: Annotated[str, typer.Option(help="frontier, krcps or rcps.")] = "frontier",
     groups: Annotated[
         bool,
-        typer.Option("--groups", help="You will give calibrate --groups, --k or --features; then some images fit."),
+        typer.Option(
+            "--groups", help="For calibrations with --groups, --k or --features, where some images always fit."
+        ),
     ] = False,
     bound: Annotated[str, typer.Option(help="The confidence bound that you mean to use.")] = "betting",
     spread: Annotated[float, typer.Option(help="How much images differ: deviation of their loss over its mean.")] = 0.5,

@@ -17,7 +17,7 @@ _PACE = 10.0  # seconds between lines
 @command("train", stopped="the state is saved; run the same command to resume")
 def train_command(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/diffusion.md and examples/.")],
-    quiet: bool = typer.Option(False, "--quiet", help="No lines about progress."),
+    quiet: bool = typer.Option(False, "--quiet", help="Print no progress."),
 ) -> Outcome:
     """Train a score network, a regressor or N-Conffusion, or resume an interrupted run.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration.promises import Terms, promise_key
-from ..calibration.words import plural, share_in_words
+from ..calibration.words import level_in_words, plural, share_in_words
 from ..images.checks import check_choice, check_count
 from ..images.library import Array, channel_axis
 from ..images.notebook import facts_html, rows_html
@@ -176,7 +176,7 @@ class SeenPromise(Terms):
         """As text for a terminal."""
         name = f"{self.name} above {self.above:.4g}" if self.kind == "tail" else self.name
         within = _bracket(*share_ends(*self.interval))
-        return f"  {name:<23}{self.at_most:>9.2%}{self.risk:>9.2%}{within:>20}{self.units:>10}"
+        return f"  {name:<23}{self.at_most:>9.2%}{self.risk:>9.2%}{within:>20}{self.units:>10}  {self.verdict}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,11 +285,11 @@ class Evaluation:
             "mean length": f"{self.mean_length:.4g}, median {self.median_length:.4g}",
             "worst images": ", ".join(f"{i} ({self.by_image[i]:.2%})" for i in self.worst()),
         }
-        head = ("promise", "at most", "seen", "interval", plural(self.each))
-        rows = [
-            (p.name, f"{p.at_most:.2%}", f"{p.risk:.2%}", " to ".join(share_ends(*p.interval)), f"{p.units:,}")
-            for p in self.promises
-        ]
+        head = ("promise", "at most", "seen", "interval", plural(self.each), "verdict")
+        rows = []
+        for p in self.promises:
+            ends = " to ".join(share_ends(*p.interval))
+            rows.append((p.name, level_in_words(p.at_most), f"{p.risk:.2%}", ends, str(p.units), p.verdict))
         return facts_html("Evaluation", facts, rows_html(head, rows) if rows else "")
 
     def __repr__(self) -> str:
@@ -297,7 +297,7 @@ class Evaluation:
 
     def promise_table(self) -> str:
         """The promises as text for a terminal."""
-        head = f"{'promise':<25}{'level':>9}{'seen':>9}{'interval':>20}{plural(self.each):>10}"
+        head = f"{'promise':<25}{'level':>9}{'seen':>9}{'interval':>20}{plural(self.each):>10}  verdict"
         return "\n".join([head, *(promise.line() for promise in self.promises)])
 
     def __str__(self) -> str:

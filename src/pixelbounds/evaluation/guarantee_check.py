@@ -138,8 +138,8 @@ def _incomparable(evaluation: Evaluation, stored: StoredGuarantee) -> list[str]:
     claimed, seen = ([(promise_key(x), x.most) for x in one.promises] for one in (stored, evaluation))
     if several and not evaluation.promises:
         reasons.append(
-            "The guarantee is not of one mean share of all pixels, and here the mean share of all "
-            f"{evaluation.entries} outside is counted: evaluate(promises=...), or --promise, compares each of them."
+            "The calibration certified other promises than one share of all pixels, and none was evaluated here: give "
+            "them again (--promise, evaluate(promises=...)), with the regions of these images."
         )
     elif several and seen != claimed:
         names = ", ".join(repr(promise.name) for promise in stored.promises)

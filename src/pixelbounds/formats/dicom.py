@@ -67,7 +67,9 @@ def read_dicom(
         plane = int(headers[0].Rows), int(headers[0].Columns)
         affine = resized_affine(_affine(headers), *plane, size)
         if not np.isfinite(affine).all() or abs(np.linalg.det(affine)) < _FLAT:
-            raise FormatError(f"{slices[0][0]}: its series does not say how its slices lie in space; mend its header")
+            raise FormatError(
+                f"{slices[0][0]}: its series does not say how its slices lie in space; correct its header"
+            )
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
         scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted, _reach(headers)))
     unit = _unit(scans)
@@ -124,9 +126,7 @@ def _header(file: Path) -> Any:
         if (
             meta.get("TransferSyntaxUID") == pydicom.uid.DeflatedExplicitVRLittleEndian
         ):  # unpacked whole before all else
-            raise FormatError(
-                f"{file} is deflated, and unpacks to nobody knows what; convert it to an uncompressed one"
-            )
+            raise FormatError(f"{file} is deflated, so its unpacked size is unknown; convert it to an uncompressed one")
         header = pydicom.dcmread(file, stop_before_pixels=True)
         _check_header(file, header)
     except (FormatError, MemoryError, ImportError):
@@ -150,11 +150,11 @@ def _check_header(file: Path, header: Any) -> None:
     extent = (header.Rows, header.Columns)
     if not all(isinstance(x, int) and x > 0 for x in extent) or int(header.get("SamplesPerPixel", 1)) != 1:
         raise FormatError(
-            f"{file} has {extent[0]} rows and {extent[1]} columns of {header.get('SamplesPerPixel')} values; mend it"
+            f"{file} has {extent[0]} rows and {extent[1]} columns of {header.get('SamplesPerPixel')} values; correct it"
         )
     slope = header.get("RescaleSlope")
     if slope is not None and float(slope) == 0:
-        raise FormatError(f"{file} has a rescale slope of 0, which makes all its values the same; mend its header")
+        raise FormatError(f"{file} has a rescale slope of 0, which makes all its values the same; correct its header")
     check_allowed(8 * prod(extent), f"{file} unpacks")
 
 
@@ -173,7 +173,7 @@ def _values(file: Path) -> Array:
         ) from error
     values = np.asarray(values)
     if values.shape != (int(data.Rows), int(data.Columns)) or not np.isfinite(values).all():
-        raise FormatError(f"{file} holds values of shape {values.shape}, NaN or infinite ones; mend or remove it")
+        raise FormatError(f"{file} holds values of shape {values.shape}, NaN or infinite ones; correct or remove it")
     return values
 
 

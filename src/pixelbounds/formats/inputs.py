@@ -222,7 +222,9 @@ def open_bands(
     about = stated_by(path)
     maps = path.is_dir() and not is_store(path) and measure_of_maps(path) is not None
     if about.get("kind") == "interval" or maps:
-        raise ValueError(f"{path} holds intervals, which are calibrated already; give the band they were made of")
+        raise ValueError(
+            f"{path} holds intervals, calibrated already; give their bands (or evaluate without --calibration)"
+        )
     if about.get("kind") == "bands":
         check_not_half(Arrays(path), path)
         band, there = open_stored(path)

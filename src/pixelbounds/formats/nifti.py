@@ -143,7 +143,9 @@ def _planes(file: Path, scan: Scan) -> Iterator[tuple[int, Array]]:
         first = scan.start + (at if direction > 0 else count - end)
         for number, plane in enumerate(turned.transpose(2, 1, 0), first):
             if not np.isfinite(plane).all():
-                raise FormatError(f"{file}: slice {number - scan.start} holds NaN or infinite values; mend or drop it")
+                raise FormatError(
+                    f"{file}: slice {number - scan.start} holds NaN or infinite values; correct or drop it"
+                )
             yield number, plane
 
 
@@ -172,7 +174,7 @@ def _loaded(file: Path, **how: Any) -> Any:
     if len(shape) < 2 or any(extent != 1 for extent in shape[3:]) or 0 in shape:
         raise FormatError(f"{file} has shape {shape}; give a volume of 3 axes, e.g. one time point of a series")
     if not np.isfinite(image.affine).all() or np.isnan(nibabel.io_orientation(image.affine)).any():
-        raise FormatError(f"{file} does not say how its axes lie (its affine is singular); mend its header")
+        raise FormatError(f"{file} does not say how its axes lie (its affine is singular); correct its header")
     return image
 
 
@@ -188,7 +190,7 @@ def _check_start(file: Path) -> None:
             if len(head) >= at + 8 and struct.unpack_from(f"{order}i", head)[0] == size:
                 start = struct.unpack_from(order + kind, head, at)[0]
                 if not 0 <= start <= _MOST_HEADER:
-                    raise FormatError(f"{file} says that its voxels begin at byte {start:g}; mend its header")
+                    raise FormatError(f"{file} says that its voxels begin at byte {start:g}; correct its header")
 
 
 def _to_lps(affine: Array) -> Array:

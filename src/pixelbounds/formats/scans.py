@@ -205,8 +205,8 @@ def usual_window(path: Path, window: Window | str | None, unit: str, kind: str) 
     """A window that was given; the usual one is for Hounsfield units only."""
     if isinstance(window, str) and unit != "HU":
         raise FormatError(
-            f"{path} is {kind}, so nobody knows which values matter: give their --window WIDTH LEVEL (window=(width, "
-            "level)), such as 400 40 for an abdominal CT, or --raw (window=None) for values as stored"
+            f"{path} is {kind}, which does not say which values matter: give their --window WIDTH LEVEL "
+            "(window=(width, level)), such as 400 40 for an abdominal CT, or --raw (window=None) for values as stored"
         )
     return ABDOMEN if isinstance(window, str) else window
 

@@ -224,7 +224,7 @@ def check_values(name: str, rows: Array, first: int, limits: Limits = (-math.inf
         image = int(np.argmax(bad))
         count = int(np.sum(~np.isfinite(rows[image])))
         raise ImageError(
-            f"{name} of {{image}} has {count} values that are NaN or infinite; mend or drop the image", first + image
+            f"{name} of {{image}} has {count} values that are NaN or infinite; correct or drop the image", first + image
         )
     limits = own_limits(limits, rows.dtype)
     out = (ends[:, 0] < limits[0]) | (ends[:, 1] > limits[1])

@@ -245,7 +245,7 @@ class Interval(_Ends):
 
         With `measure`, that of the calibration, the tolerance is in its unit (HU), and an interval with an end at the
         edge of the window belongs to no mask: that end is open, the value may lie anywhere beyond it. The mask says
-        that intervals are short, not that they hold the truth: of its pixels more may be missed than of all.
+        that intervals are short, not that they hold the truth: its pixels may be missed more often than others.
 
         >>> Interval(np.array([[0.2, 0.3]]), np.array([[0.25, 0.9]])).trust_mask(0.1)
         array([[ True, False]])

@@ -109,7 +109,7 @@ def _check_weights(weights: Any, max_weight: float, unit_of: Array) -> tuple[Arr
         raise ValueError(f"weights are {given.dtype} {given.shape}; give one likelihood ratio for each of {n} images")
     ratios = given.astype(np.float64)
     if not np.isfinite(ratios).all() or ratios.min() < 0:
-        raise ValueError("weights must be finite and at least 0; mend or drop those images")
+        raise ValueError("weights must be finite and at least 0; correct or drop those images")
     if ratios.max() > most:
         remedy = "give a bound for every image of the source, known beforehand"
         raise ValueError(f"a weight is {ratios.max():g}, above max_weight {most:g}: {remedy}")

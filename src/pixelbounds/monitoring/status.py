@@ -26,7 +26,7 @@ _RECENT = 0.05  # p-value below which recent bands are described
 _RARE = 1e-4  # smaller p-values are not distinguished
 _QUIET = (
     "No alarm: {} images with truth and {} without give no sufficient evidence that a promise is broken or that the "
-    "source has changed. That all is well is not shown by this."
+    "source has changed. This does not show that all is well."
 )
 _BROKEN = "ALARM, promises broken: {}. The source has changed, or the calibration was among the unlucky ones."
 _CHANGED = (
@@ -42,7 +42,7 @@ _WORDS = {  # what a statistic is like where it lies up, and where it lies down;
     "length": ("intervals {are} longer", "intervals {are} shorter", "lengths of intervals"),
     "level": ("bands {are} higher", "bands {are} lower", "levels of bands"),
     "limits": ("more ends {are} at the limits", "fewer ends {are} at the limits", "numbers of ends at the limits"),
-    "groups": ("pixels {fall} into groups less as usual", "pixels {fall} into groups more as usual", "sizes of groups"),
+    "groups": ("shares of groups {are} less typical", "shares of groups {are} more typical", "shares of groups"),
 }
 
 
@@ -97,15 +97,15 @@ class StatisticStatus:
         """In a few words: how often the last few new images would look so by chance.
 
         >>> StatisticStatus("width", 1.0, 40, 0.0199, True, False).words("image")
-        'bands of the last 40 images are wider than at calibration, as on 1.99% of days when nothing has changed'
+        'bands of the last 40 images are wider than at calibration, which happens on 1.99% of days without a change'
         """
         some = f"of the last {self.recent} {plural(noun)}" if self.recent > 1 else f"of the last {noun}"
         if self.changed and self.p_value >= _RECENT:  # it changed earlier, or keeps to the middle
             return f"{_WORDS[self.name][2]} have varied otherwise than at calibration, though not in the mean {some}"
-        words = _WORDS[self.name][0 if self.up else 1].format(are=f"{some} are", fall=f"{some} fall")
+        words = _WORDS[self.name][0 if self.up else 1].format(are=f"{some} are")
         rare = self.p_value < _RARE
         share = f"fewer than {share_in_words(_RARE)}" if rare else share_in_words(self.p_value, up=True)
-        return f"{words} than at calibration, as on {share} of days when nothing has changed"
+        return f"{words} than at calibration, which happens on {share} of days without a change"
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,13 @@ def _span(history: Array) -> str:
     return f"From {first} to {last}."
 
 
+def _makes_a_line(at: Array) -> bool:
+    return len(np.unique(at[at > 0])) > 1
+
+
 def _promise_charts(monitor: Monitor) -> list[Markup]:
     charts, at = [], monitor.history[:, 1]
-    if at.max(initial=0) < 2:
+    if not _makes_a_line(at):
         return []
     threshold = np.log10(1 / monitor.shares[0])
     for i, (one, columns) in enumerate(zip(monitor.promises, monitor.histories[0], strict=True)):
@@ -65,7 +69,7 @@ def _promise_charts(monitor: Monitor) -> list[Markup]:
 
 def _statistic_charts(monitor: Monitor) -> list[Markup]:
     charts, e_values, at = [], [], monitor.history[:, 2]
-    if at.max(initial=0) < 2:
+    if not _makes_a_line(at):
         return []
     for i, (martingale, columns) in enumerate(zip(monitor.drift, monitor.histories[1], strict=True)):
         name = _NAMES[martingale.name]

@@ -8,7 +8,7 @@ from typing import Any
 from ..calibration.calibration import Calibration
 from ..calibration.promises import promise_key
 from ..calibration.text import counted_in_short, description_of
-from ..calibration.words import level_in_words, plural
+from ..calibration.words import level_in_words, number_of
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.guarantee_check import GuaranteeCheck
 from .cells import percent, span
@@ -18,7 +18,7 @@ from .svg import whisker
 _VERDICTS = {
     "kept": "kept: within the level, for all rows at once",
     "broken": "broken: above the level, for all rows at once",
-    "undecided": "undecided: {} are too few to confirm {}",
+    "undecided": "undecided: {} too few to confirm {}",
     "not seen": "undecided: no such image here",
 }
 _ALONE = "undecided: {} the level, which chance may do to one of these rows"
@@ -67,8 +67,9 @@ def _of_images(
     row: dict[str, Any], seen: SeenPromise, evaluation: Evaluation, most: float, check: GuaranteeCheck | None
 ) -> dict[str, Any]:
     compared = check is not None and bool(check.promises)
-    some, (low, high) = f"{seen.units} {plural(evaluation.each)}", seen.interval
-    words = verdict = _VERDICTS[seen.verdict].format(some, level_in_words(seen.at_most))
+    some, (low, high) = number_of(seen.units, evaluation.each), seen.interval
+    few = f"{some} {'is' if seen.units == 1 else 'are'}"
+    words = verdict = _VERDICTS[seen.verdict].format(few, level_in_words(seen.at_most))
     if seen.verdict == "undecided" and (low > seen.at_most or high <= seen.at_most):
         verdict = _ALONE.format("above" if low > seen.at_most else "within")
     if row["certified"] is None:

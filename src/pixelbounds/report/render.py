@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..calibration.words import level_in_words, plural, share_in_words
+from ..calibration.words import level_in_words, number_of, plural, share_in_words
 from ..storage.files import replace_file
 from ..storage.version import VERSION
 from .cells import number, percent, span
@@ -28,8 +28,8 @@ def render_page(target: Path, template: str, *, script: str = "", **values: Any)
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.globals |= {
-        "percent": percent, "level": level_in_words, "number": number, "span": span, "plural": plural,
-        "share": share_in_words, "version": VERSION,
+        "percent": percent, "level": level_in_words, "number": number, "span": span, "number_of": number_of,
+        "plural": plural, "share": share_in_words, "version": VERSION,
     }  # fmt: skip
     style = asset("page.css")
     text = environment.get_template(template).render(

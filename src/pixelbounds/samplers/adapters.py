@@ -107,7 +107,9 @@ def from_pipeline(
         def draw(count: int) -> Any:
             images = pipeline(**arguments(observation, count), output_type="np").images
             if len(images) != count:
-                raise ValueError(f"the pipeline gave {len(images)} images where {count} were asked; mend `arguments`")
+                raise ValueError(
+                    f"the pipeline gave {len(images)} images where {count} were asked; correct `arguments`"
+                )
             return images.transpose(0, 3, 1, 2)
 
         return _in_batches(draw, samples, batch, seed)

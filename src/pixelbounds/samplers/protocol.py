@@ -114,7 +114,7 @@ def _blocks(drawn: Any, count: int, number: int) -> Iterator[Array]:
     for block in blocks:
         x = to_numpy(as_array(block, where))
         if not np.isfinite(x).all():
-            raise ValueError(f"{where} hold NaN or infinite values; mend the sampler")
+            raise ValueError(f"{where} hold NaN or infinite values; correct the sampler")
         yield x
 
 

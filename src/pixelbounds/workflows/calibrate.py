@@ -130,7 +130,7 @@ class OpenRequest:
         ids = open_units(images, reading)
         if ids is None and request.unit_name is not None:
             raise ValueError(
-                f"units are called {request.unit_name!r}, but nobody says which images belong to one: give --units"
+                f"units are called {request.unit_name!r}, but which images belong to one is not given: give --units"
             )
         name = request.unit_name or (images.unit_name if reading.units is None else None)
         groups = request.groups

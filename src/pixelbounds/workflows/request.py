@@ -69,7 +69,7 @@ Promises = Annotated[
         "--promise",
         "--promises",
         metavar="TEXT|FILE.toml",
-        help="A promise, may be given several times: share:0.05; share:0.10,within=labels.nii.gz:2,name=heart; "
+        help="A promise; repeat the option for several: share:0.05; share:0.10,within=labels.nii.gz:2,name=heart; "
         "tail:0.05,above=0.10; also within=body, edges:0.05, organ or background, dilated=3, cap=0.25, "
         "weighting=pixels. Or a TOML file of tables.",
     ),
@@ -82,7 +82,7 @@ Regions = Annotated[
     typer.Option(
         "--region",
         metavar="TEXT",
-        help="Region of a promise on these images, may be given several times: labels.nii.gz:2,name=heart; "
+        help="Region of a promise on these images; repeat the option for several: labels.nii.gz:2,name=heart; "
         "women.npy,name=women; body; edges:0.05.",
     ),
 ]
@@ -112,28 +112,32 @@ class Request:
     failure_prob: FailureProb = 0.1
     method: Annotated[
         str,
-        method_option(help="frontier (shortest), krcps (the paper's), rcps.", autocompletion=one_of(*_METHODS)),
+        method_option(help="frontier (shortest), krcps (the paper's) or rcps.", autocompletion=one_of(*_METHODS)),
     ] = "frontier"
     bound: Annotated[
         str, method_option(help=f"Confidence bound: {', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS))
     ] = "betting"
     groups: Annotated[
-        str | None, method_option(help="learned, band, loss, squared, otsu, or a file of one map for all images.")
+        str | None,
+        method_option(
+            help="Groups of pixels: learned, band, loss, squared, otsu, or a file with one map for all images."
+        ),
     ] = None
     k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None
     n_fit: Annotated[
         int | None, method_option("--n-fit", help="Number of images (units) that fit; the others certify.")
     ] = None
     family: Annotated[
-        str | None, method_option(help="additive, scaled or multiplicative.", autocompletion=one_of(*_FAMILIES))
+        str | None,
+        method_option(help="How a band widens: additive, scaled or multiplicative.", autocompletion=one_of(*_FAMILIES)),
     ] = None
     features: Features = None
     labels: TestLabels = None
     seed: Annotated[int, method_option(help="Seed for the split and for fitting. Results are reproducible.")] = 0
     unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None
-    weighting: Annotated[str, units_option(help="What counts the same on average: units, or images.")] = "units"
+    weighting: Annotated[str, units_option(help="What counts the same on average: units or images.")] = "units"
     max_images: Annotated[
-        int | None, units_option(help="With --weighting images: images that a unit counts for at most.")
+        int | None, units_option(help="With --weighting images: for how many images a unit counts at most.")
     ] = None
 
     @cached_property
@@ -157,9 +161,7 @@ class SiteOptions:
     bands: BandPath
     site: Annotated[str, typer.Option(help="Name by which the others know this site.")]
     region: Regions = None
-    least_count: Annotated[
-        int, typer.Option(help="Counts of fewer pixels are not reported; see docs/federated.md.")
-    ] = 1
+    least_count: Annotated[int, typer.Option(help="Do not report counts of fewer pixels; see docs/federated.md.")] = 1
 
 
 @dataclass(frozen=True)
@@ -169,9 +171,9 @@ class ArrivalOptions:
     regions: Regions = None
     features: Features = None
     labels: TestLabels = None
-    batch: Annotated[
-        str | None, typer.Option(help="A name of these images, such as a date; they count once under it.")
-    ] = None
+    batch: Annotated[str | None, typer.Option(help="A name for these images, such as a date: a batch counts once.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,10 +186,10 @@ class ApplyOptions:
     ] = None
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Also write which pixels have an interval at most so long (in HU, where values are).", min=0),
+        typer.Option(help="Also write a map of the pixels whose interval is at most so long (in HU for CT).", min=0),
     ] = None
     trust: Annotated[
-        Path | None, typer.Option(help="What pb.trust saved: also write its mask, of pixels with a promise.")
+        Path | None, typer.Option(help="A file of pb.trust: also write its mask, which has a promise.")
     ] = None
     parametric: Annotated[
         bool, typer.Option("--parametric", help="DICOM: also Parametric Maps (float, HU), and masks as SEG.")
@@ -246,7 +248,7 @@ class HeldOutFiles:
         Path | None, typer.Option(help="What `pixelbounds calibrate` wrote: it turns bands into intervals.")
     ] = None
     promises: Promises = None
-    groups: Annotated[Path | None, typer.Option(help="Labels (organs) by which the risk is broken down.")] = None
+    groups: Annotated[Path | None, typer.Option(help="Labels (organs): show the risk of each.")] = None
     features: Features = None
     labels: TestLabels = None
     structures: Annotated[
@@ -283,11 +285,15 @@ class ReportOptions:
     """What a page shows beside the numbers."""
 
     trust: Annotated[
-        Path | None, typer.Option(help="What pb.trust saved: its mask can be outlined.", rich_help_panel="Output")
+        Path | None, typer.Option(help="A file of pb.trust: the viewer can outline its mask.", rich_help_panel="Output")
     ] = None
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars"
-    examples: Annotated[int, typer.Option(min=1, help="Images to show, from the best covered to the worst.")] = 12
-    note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; several are possible.")] = None
+    examples: Annotated[
+        int, typer.Option(min=1, help="How many images to show, from the best covered to the worst.")
+    ] = 12
+    note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; repeat the option for several.")] = (
+        None
+    )
     identifiers: Identifiers = "drop"
 
 
@@ -304,11 +310,12 @@ class ReadOptions:
         _read(
             metavar="SHARE",
             help="Share of future samples that the band of samples may miss, 0.1 by default; `calibrate` takes several "
-            "(0.05,0.1,0.2), of which the fitting images choose.",
+            "(0.05,0.1,0.2), and the fitting images choose one.",
         ),
     ] = None
     kind: Annotated[
-        str | None, _read(help=f"Band: {', '.join(_KINDS)} (probabilities of a mask).", autocompletion=one_of(*_KINDS))
+        str | None,
+        _read(help=f"Kind of band: {', '.join(_KINDS)} (probabilities of a mask).", autocompletion=one_of(*_KINDS)),
     ] = None
     key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
     truth_key: Annotated[str | None, _read(help="Name of the truth in an .npz or .zarr.")] = None
@@ -323,11 +330,11 @@ class ReadOptions:
     raw: Annotated[bool, _read("--raw", help="Leave NIfTI and DICOM values as they are.")] = False
     limits: Annotated[
         tuple[float, float] | None,
-        _read(metavar="LOW HIGH", help="Possible values, 0 1 by default; 8-bit images span them."),
+        _read(metavar="LOW HIGH", help="Least and greatest possible value, 0 1 by default; 8-bit images span them."),
     ] = None
 
     skip_bad: Annotated[bool, _large("--skip-bad", help="Leave out images in missing or damaged chunks.")] = False
-    fill_missing: Annotated[bool, _large("--fill-missing", help="Missing chunks hold the fill value.")] = False
+    fill_missing: Annotated[bool, _large("--fill-missing", help="Read missing chunks as the fill value.")] = False
 
     def reading(self) -> Reading:
         """The same for those who read."""

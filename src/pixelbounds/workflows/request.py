@@ -221,8 +221,8 @@ class SampleOptions:
         None
     )
     steps: Annotated[int | None, _how(help="Steps of the sampler; by default its own number.")] = None
-    seed: Annotated[int, _how(help="With image and sample number, it determines every draw.")] = 0
-    batch: Annotated[int | None, _how(help="Images in the network at a time; less needs less memory.")] = None
+    seed: Annotated[int, _how(help="Seed: with the numbers of image and sample it determines every draw.")] = 0
+    batch: Annotated[int | None, _how(help="Images in the network at a time; fewer need less memory.")] = None
     device: Annotated[str | None, _how(help="cpu, cuda or cuda:1; a GPU if there is one.")] = None
     compile: Annotated[
         bool | None, _how("--compile/--no-compile", help="Use torch.compile; by default where it pays: on a GPU.")

@@ -347,4 +347,4 @@ def few_units(promise: Any, n: int, failure_prob: float, bound: ConfidenceBound,
         f"{left()} on average."
     )
     certified = [f"{share} with {how}" for share, how in others if float(share)]
-    return (few, f"They may miss at most {', '.join(certified)}.") if certified else (few,)
+    return (few, f"Certified where they miss on average at most {', '.join(certified)}.") if certified else (few,)

@@ -109,13 +109,13 @@ def run(
         yield
         seconds[what] = perf_counter() - begin
 
-    with clock("make the phantoms anew and read the network's bands of them"):
+    with clock("generate the phantoms and read the network's bands of them"):
         arrays = material()
         truth = arrays["truth"]
         band = packaged_band(arrays)
         fresh = arrays["fresh"][:, None]
     with clock(
-        f"calibrate {len(DEMO_METHODS)} methods on {CALIBRATING} phantoms, judge them on {len(truth) - CALIBRATION}"
+        f"calibrate {len(DEMO_METHODS)} methods on {CALIBRATING} phantoms, evaluate on {len(truth) - CALIBRATION}"
     ):
         rows = tuple(
             _row(name, truth, band, fresh, risk_level=RISK_LEVEL, **choices) for name, choices in DEMO_METHODS.items()
@@ -200,10 +200,10 @@ def _report(path: Path, rows: tuple[Row, ...], examples: list[Example], worst: l
         f"The images are phantoms: synthetic abdominal CT slices of {height} x {width} pixels, windowed to [0, 1] "
         f"(width 400, level 40 Hounsfield units), with noise of deviation {about['sigma_0']:g} added. A small "
         f"diffusion model, trained on other phantoms, drew {about['samples']} samples of the clean image for each.",
-        f"{CALIBRATING} phantoms calibrated; {others} others, which no calibration saw, are behind the numbers of this "
-        f"page. Of the images to look at, {len(examples)} are new: they were sampled when this page was made. The last "
-        f"{len(worst)} are those of the {others} of which most is missed.",
-        "Organs of phantoms are known, so that something can be promised about each. A future image needs no labels.",
+        f"{CALIBRATING} phantoms calibrated. The numbers of this page come from {others} others, which no calibration "
+        f"saw. The first {len(examples)} images of the viewer are new, sampled when this page was made; the last "
+        f"{len(worst)} are those of the {others} with the most misses.",
+        "The organs of phantoms are known, so each can have a promise. A future image needs no labels.",
     ]
     return write_report(
         path, title="pixelbounds demo: synthetic abdominal CT", calibration=rows[-1].calibration,

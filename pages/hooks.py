@@ -94,7 +94,7 @@ def linked(markdown: str, uri: str) -> str:
 
 
 def with_blocks(markdown: str) -> str:
-    """An empty line before every list and table that follows a line of text, outside code."""
+    """An empty line before every list and table that follows a line of text, outside code, and after code."""
     out: list[str] = []
     code = False
     for line in markdown.split("\n"):
@@ -109,7 +109,7 @@ def with_blocks(markdown: str) -> str:
             and not before.startswith(" ")
         ):
             out.append("")
-        out.append(line)
+        out += [line, ""] if _FENCE.match(line) and not code else [line]
     return "\n".join(out)
 
 

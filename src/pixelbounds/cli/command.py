@@ -230,7 +230,7 @@ def _show(outcome: Outcome, machine: bool, notes: list[str]) -> None:
     if machine:
         facts = {**outcome.facts, **({"notes": notes} if notes else {})}
         typer.echo(json.dumps(facts, default=_plain, allow_nan=False))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)  # in a file lines are not cut
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)  # in a file lines are not cut
     with console.capture() as shown:
         for part in () if machine else outcome.text:
             console.print(part)

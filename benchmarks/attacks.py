@@ -21,7 +21,7 @@ from scipy.stats import binom
 import pixelbounds as pb
 from benchmarks.__main__ import machine
 from benchmarks.pages import result
-from benchmarks.populations import PIXELS, Asked, Population, Rng, lucky
+from benchmarks.populations import MIDDLE, PIXELS, Asked, Population, Rng, lucky
 from pixelbounds import federated
 from pixelbounds.images.library import Array
 
@@ -159,7 +159,7 @@ def choices(rng: Rng, bound: Any) -> bool:
 
 
 def shifted(rng: Rng, bound: Any) -> bool:
-    """Images of one source, kept by likelihood ratios, for another in which hard ones are five times as frequent."""
+    """Images of one source, weighed by likelihood ratios, for another in which hard ones are five times as frequent."""
     hard = np.arange(len(ORGANS.chance)) >= 2 * len(ORGANS.chance) // 3
     new = ORGANS.of_chance(np.where(hard, 2.0, 0.75) * ORGANS.chance)
     ratio = new.chance / ORGANS.chance
@@ -168,6 +168,20 @@ def shifted(rng: Rng, bound: Any) -> bool:
     known = {"weights": ratio[ORGANS.unit_of[drawn.atoms]], "max_weight": float(ratio.max())}
     how = {"promises": drawn.promises(asked), "bound": bound, "seed": rng, "method": "rcps"}
     return new.broken(pb.recalibrate(drawn.truth, drawn.band, **known, **how), asked)
+
+
+def trusted(rng: Rng, bound: Any) -> bool:
+    """Masks of all pixels, but for those that the band tells apart, are wrong together in one image of four."""
+    drawn, level = COINS.draw(rng, 150), 0.25 * _FIRST / PIXELS - 0.001
+    wrong = bound is plain_mean
+    how = {"bound": "hoeffding" if wrong else bound, "failure_prob": 0.999 if wrong else DELTA}  # next to no margin
+    estimate = np.full(drawn.truth.shape, MIDDLE)
+    try:
+        mask = pb.trust(estimate, drawn.band, drawn.truth, tolerance=0.3, at_most=level, seed=rng, **how)
+    except pb.NoGuarantee:
+        return False
+    losses = mask.losses(COINS.truth, np.full(COINS.truth.shape, MIDDLE), pb.Band(COINS.lower, COINS.upper))
+    return float(losses @ COINS.chance) > level + 1e-9
 
 
 def sites(rng: Rng, bound: Any) -> bool:
@@ -227,7 +241,8 @@ ATTACKS: dict[str, Attack] = {
     "pooled pixels of regions of 1 to 8": lesions,
     "ties: truths of eight values": ties,
     "band and groups chosen on the fitting images": choices,
-    "kept by weights for another source": shifted,
+    "weighed for another source": shifted,
+    "trust masks that are wrong together": trusted,
     "two unlike sites, small counts suppressed": sites,
     "growing, 40 looks": looks,
 }

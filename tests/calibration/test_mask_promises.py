@@ -146,10 +146,13 @@ def test_a_trust_mask_comes_back_from_its_file(tmp_path):
     mask.save(tmp_path / "trust.safetensors")
     again = pb.load_trust(tmp_path / "trust.safetensors")
     assert again.guarantee == mask.guarantee
-    assert "over future patients, provided patients are independent of each other" in mask.guarantee
+    assert "over future patients (each averaged over its images), provided patients are independent" in mask.guarantee
     for bound in ("conformal", lambda losses, failure_prob: losses.mean()):
         with pytest.raises((TypeError, ValueError), match="bound"):  # the sentence would be false
             pb.trust(estimate, band, truth, tolerance=0.1, at_most=0.2, limits=None, bound=bound)
+    counted = pb.Units(units, name="patient", weighting="images")
+    with pytest.raises(ValueError, match="here each counts alike"):  # patients of one image may then be wrong
+        pb.trust(estimate, band, truth, tolerance=0.1, at_most=0.2, limits=None, units=counted)
     assert (again.apply(band) == mask.apply(band)).all()
     with pytest.raises(pb.NoGuarantee, match="no mask can be trusted"):
         pb.trust(estimate, band, truth, tolerance=0.0, at_most=0.05, limits=None)

@@ -82,13 +82,14 @@ class TrustMask:
         """What is promised, as plain sentences."""
         wrong = "outside their intervals" if self.tolerance is None else f"farther than {self.tolerance:g} from it"
         units = plural(self.unit_name)
+        each = "" if self.unit_name == "image" else " (each averaged over its images)"
         return (
             f"With probability at least {confidence_in_words(self.failure_prob)} over the calibration set, at most "
             f"{level_in_words(self.at_most)} of the pixels that the mask of an estimate holds are {wrong}, on average "
-            f"over future {units}, provided {units} are independent of each other, future ones come from the same "
-            "source, and their estimates and bands are made in the same way. A mask that is empty counts as without "
-            f"error. Masks held {share_in_words(self.trusted)} of the pixels of the {self.certifying} certifying "
-            f"{units}, and {share_in_words(self.empty)} of the masks were empty."
+            f"over future {units}{each}, provided {units} are independent of each other, future ones come from the "
+            "same source, and their estimates and bands are made in the same way. A mask that is empty counts as "
+            f"without error. Masks held {share_in_words(self.trusted)} of the pixels of the {self.certifying} "
+            f"certifying {units}, and {share_in_words(self.empty)} of the masks were empty."
         )
 
     def apply(self, band: Band) -> Any:
@@ -140,7 +141,7 @@ def trust(
     band          their band, which says where they are uncertain
     truth         the true images
     tolerance     largest error of a pixel that is not wrong, in the images' unit; None: a pixel is wrong where the band
-                  (a calibrated interval, say) misses the truth
+                  (an interval calibrated on other images, say) misses the truth
     at_most       largest mean share of wrong pixels among those in the mask; an empty mask has none
     failure_prob, units, limits, seed    as in `calibrate`; so is the name of a bound, which must hold with this
                   probability: not "conformal", which needs losses that fall
@@ -159,6 +160,8 @@ def trust(
     estimate = as_array(estimate, "estimate")
     check_same_shape(band=band.lower, estimate=estimate)
     data = CalibrationData(truth, band, units, features=estimate, limits=limits)
+    if data.units is not None and data.units.weighting != "units":
+        raise ValueError(f"units have weighting={data.units.weighting!r}; here each counts alike: leave weighting out")
     bound = check_choice(bound, sorted(BOUNDS.keys() - {"conformal"}), "bound")
     target = Target([share(check_open_unit(at_most, "at_most"))], failure_prob, bound)
     fitting, certifying = split(data, target, Frontier(groups="band"), seed)

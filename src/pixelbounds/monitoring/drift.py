@@ -188,7 +188,8 @@ def conformal_p_values(
 ) -> Array:
     """The p-value of "this image comes from the calibration's source", by its band alone: Band (n, *pixels) -> (n,).
 
-    For one image of a new unit it is at most p with probability at most p. `features` and `labels` as in `apply`.
+    For one image of a new unit it is at most p with probability at most p, on average over calibrations; of an anytime
+    calibration at a look that was not chosen by its result. `features` and `labels` as in `apply`.
     """
     rows = statistics_of(calibration, band, features=features, labels=labels, threads=threads)
     return p_values(calibration.reference.of_images, rows)

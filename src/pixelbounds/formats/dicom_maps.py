@@ -31,7 +31,7 @@ SCHEME = "99PIXELBOUNDS"  # of codes of our own
 SEPARATOR = " | "  # between what maps say that they were made by
 _MOST = 2**16 - 1
 _FINEST = -15  # 2**-15 is the finest power of two that fits into 16 characters
-_STUDY = ("SpecificCharacterSet", "StudyInstanceUID", "Laterality", "PatientPosition", "FrameOfReferenceUID")
+_STUDY = ("StudyInstanceUID", "Laterality", "PatientPosition", "FrameOfReferenceUID")
 _WHO = """
 PatientName PatientID IssuerOfPatientID PatientBirthDate PatientSex PatientAge StudyDate StudyTime StudyID
 StudyDescription AccessionNumber ReferringPhysicianName PositionReferenceIndicator
@@ -109,9 +109,11 @@ class MapsOfScan:
     def _source(self, k: int) -> Any:
         header, shape = header_of(self.scan, k), self.parts[0].values.shape[1:]
         data = needed("pydicom").Dataset()
+        data.SpecificCharacterSet = "ISO_IR 192"  # UTF-8: highdicom takes no code extensions, and structures have names
         for word in (*_STUDY, *(_WHO if self.patient is None else ())):
             if word in header:
-                data[word] = copy(header[word])  # what is written later must not change the source
+                value = header[word].value
+                setattr(data, word, str(value) if header[word].VR == "PN" else value)  # names are encoded anew
         if self.patient is not None or self.scan.kind != "dicom":
             data.PatientID = self.scan.name[:60] if self.patient is None else self.patient
             data.PatientName = f"{data.PatientID}^" if data.PatientID else ""

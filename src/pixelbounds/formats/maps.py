@@ -322,7 +322,7 @@ def _provenance(about: Mapping[str, Any]) -> str:
     stated = {"written by": f"pixelbounds {VERSION}", **about}
     words = {"calibration": "calibration SHA-256", "source": "bands", "guarantee": "guarantee"}
     said = [f"{words.get(name, name)}: {stated[name]}" for name in ("written by", *words) if stated.get(name)]
-    return SEPARATOR.join(said).encode("ascii", "replace").decode()
+    return SEPARATOR.join(said)
 
 
 def _write_nifti(path: Path, shown: _Shown, who: bool) -> Path:
@@ -332,13 +332,14 @@ def _write_nifti(path: Path, shown: _Shown, who: bool) -> Path:
     suffix = path.name.removeprefix(stem(path.name))
     scans = shown.like.geometry.scans
     finished: dict[str, list[str]] = {part: [] for part in MAP_PARTS}
+    about = _provenance(shown.about).encode("ascii", "replace").decode()
     with aside(path) as folder:
         for number, scan in enumerate(scans, 1):
             called = scan.name.replace("/", "_") if who else f"{_SCAN}{number:0{len(str(len(scans)))}}"
             of_scan = f"_{called}" if len(scans) > 1 else ""
             for part in _parts(shown, scan):
                 name = f"{stem(path.name)}{of_scan}_{part.name}{suffix}"
-                write_volume(folder / name, part, scan, _provenance(shown.about), who=who)
+                write_volume(folder / name, part, scan, about, who=who)
                 finished[part.name].append(name)
         names = [name for part in MAP_PARTS for name in finished[part]]
         for name in names:

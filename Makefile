@@ -59,7 +59,7 @@ adapters:  ## samplers of azula, MONAI, diffusers and deepinv, with the real lib
 		&& $(ADAPTERS)/bin/pip install --quiet --constraint constraints.txt deepinv \
 		|| $(ADAPTERS)/bin/pip uninstall --quiet --yes torchvision
 	$(ADAPTERS)/bin/pip list 2>/dev/null | grep -iE "^(torch|torchvision|azula|monai|diffusers|deepinv) "
-	$(ADAPTERS)/bin/pytest tests/samplers/test_adapters.py -n 0 -q -rs
+	$(ADAPTERS)/bin/pytest tests/samplers/test_adapters.py -n 0 -rps
 
 bench: $(STAMP)  ## measure, print tables, write benchmarks/results/*.json
 	$(BIN)/python -m benchmarks

@@ -36,8 +36,9 @@ GROUPS = {  # of the gallery's first page
         "masks",
         "numbers",
         "many_sizes",
+        "mr_in_nifti",
     ),
-    "Samplers": ("own_sampler", "inverse_problem"),
+    "Samplers": ("own_network", "own_sampler", "inverse_problem"),
     "After deployment": ("monitor", "anytime"),
     "The paper": ("methods",),
 }

@@ -1,5 +1,9 @@
 """Samplers of other libraries, with the real library where it can be imported."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -80,6 +84,14 @@ def test_a_pipeline_of_diffusers():
     keeps_seed(from_pipeline(pipeline, lambda y, count: {"batch_size": count, "num_inference_steps": 2}))
     with pytest.raises(ValueError, match="raised ValueError at image 0: the pipeline gave 1 images where 8"):
         bands_from(from_pipeline(pipeline, lambda y, count: {"num_inference_steps": 1}), Y, samples=19)
+
+
+def test_the_example_of_a_pipeline_calibrates_and_another_network_is_refused():
+    pytest.importorskip("diffusers", reason=f"diffusers is {WHY}")
+    example = Path(__file__).parents[2] / "examples" / "diffusers_pipeline.py"
+    said = [subprocess.run([sys.executable, example], capture_output=True, text=True, check=True) for _ in range(2)]
+    assert said[0].stdout == said[1].stdout  # the same network has one name, whatever process it is in
+    assert "this band was made in another way" in said[0].stdout
 
 
 def test_deepinv_gives_one_sample_a_call():

@@ -17,38 +17,6 @@ def run(*words, code=0):
     return json.loads(result.stdout) if "--json" in words else result.output
 
 
-def test_the_commands_reach_the_calibration_of_one_place(tmp_path):
-    truth, band = data()
-    at = {name: tmp_path / name for name in NAMES}
-    for name, (t, b, _) in parts_of(truth, band).items():
-        at[name].mkdir()
-        np.save(at[name] / "truth.npy", t)
-        np.savez(at[name] / "bands.npz", lower=b.lower, upper=b.upper)
-
-    def images(name):
-        return at[name] / "truth.npy", at[name] / "bands.npz", "--site", name
-
-    sent = [at[name] / "0.safetensors" for name in NAMES]
-    for name, out in zip(NAMES, sent, strict=True):
-        assert run("announce", *images(name), "--out", out, "--json")["images"] == len(np.load(at[name] / "truth.npy"))
-    told = run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", "--json")
-    while "guarantee" not in told:
-        sent = [at[name] / f"{told['round']}.safetensors" for name in NAMES]
-        for name, out in zip(NAMES, sent, strict=True):
-            run("answer", told["file"], *images(name), "--out", out)
-        told = run("merge", tmp_path / "study", *sent, "--json")
-    pooled = in_one_place(truth, band, risk_level=0.2)
-    assert Path(told["file"]).read_bytes() == pooled.to_bytes()
-    assert run("merge", tmp_path / "study", *sent, "--json") == told  # a merge can be done again
-
-    assert "answers another plan" in run("merge", tmp_path / "study", *sent[:2], at["south"] / "1.safetensors", code=2)
-    assert "exists" in run("begin", *sent, "--risk-level", "0.2", "--out", tmp_path / "study", code=2)
-    other = run("answer", tmp_path / "study/plan-1.safetensors", *images("east")[:2], "--site", "north", "--out",
-                tmp_path / "x.safetensors", code=2)  # fmt: skip
-    assert "images 50, but this site has 7" in " ".join(other.split())
-    assert not (tmp_path / "x.safetensors").exists()
-
-
 def test_promises_in_words_reach_the_calibration_of_one_place(tmp_path):
     truth, band = data()
     bright = truth > 0.5
@@ -81,6 +49,12 @@ def test_promises_in_words_reach_the_calibration_of_one_place(tmp_path):
     ]
     pooled = in_one_place(truth, band, promises=asked, failure_prob=0.2, method="rcps")
     assert Path(found["file"]).read_bytes() == pooled.to_bytes()
+    assert run("merge", tmp_path / "study", *sent, "--json") == found  # a merge can be done again
+    assert "exists" in run("begin", *told, "--risk-level", "0.2", "--out", tmp_path / "study", code=2)
+    others = *words["east"][:3], "north", *words["east"][4:], "--out", tmp_path / "x.safetensors"
+    other = run("answer", tmp_path / "study/plan-1.safetensors", *others, code=2)
+    assert "images 50, but this site has 7" in " ".join(other.split())
+    assert not (tmp_path / "x.safetensors").exists()
     assert [promise["name"] for promise in found["promises"]] == ["bright", "edges"]
     for region, why in (
         ("labels.npy", "no name"),

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -67,9 +69,7 @@ def read_dicom(
         plane = int(headers[0].Rows), int(headers[0].Columns)
         affine = resized_affine(_affine(headers), *plane, size)
         if not np.isfinite(affine).all() or abs(np.linalg.det(affine)) < _FLAT:
-            raise FormatError(
-                f"{slices[0][0]}: its series does not say how its slices lie in space; correct its header"
-            )
+            raise FormatError(f"{slices[0][0]}: how the slices lie in space is not stated; correct the header")
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
         scans.append(Scan(uid, start, len(ordered), affine, "dicom", headers, plane, inverted, _reach(headers)))
     unit = _unit(scans)
@@ -119,28 +119,31 @@ def _place(slices: list[tuple[Path, Any]]) -> tuple[Any, ...]:
     return (False, "", "", file) if ours else (not patient, counted, patient, file)
 
 
-def _header(file: Path) -> Any:
-    pydicom = needed("pydicom")
+@contextmanager
+def _reading(file: Path, what: str, remedy: str) -> Iterator[Any]:
+    """pydicom, which makes values when they are asked for, and raises what it likes."""
     try:
-        meta = pydicom.filereader.read_file_meta_info(file)
-        if (
-            meta.get("TransferSyntaxUID") == pydicom.uid.DeflatedExplicitVRLittleEndian
-        ):  # unpacked whole before all else
+        yield needed("pydicom")
+    except (FormatError, MemoryError, ImportError):
+        raise
+    except Exception as error:
+        raise FormatError(f"{file}{what} ({error}); {remedy}") from error
+
+
+def _header(file: Path) -> Any:
+    with _reading(file, " cannot be read as DICOM", "remove or replace it") as pydicom:
+        syntax = pydicom.filereader.read_file_meta_info(file).get("TransferSyntaxUID")
+        if syntax == pydicom.uid.DeflatedExplicitVRLittleEndian:  # which is unpacked whole before all else
             raise FormatError(f"{file} is deflated, so its unpacked size is unknown; convert it to an uncompressed one")
         header = pydicom.dcmread(file, stop_before_pixels=True)
         _check_header(file, header)
-    except (FormatError, MemoryError, ImportError):
-        raise
-    except Exception as error:  # pydicom makes values when they are asked for, and raises what it likes
-        raise FormatError(f"{file} cannot be read as DICOM ({error}); remove or replace it") from error
     return header
 
 
 def _check_header(file: Path, header: Any) -> None:
     if "Rows" not in header or "Columns" not in header:
-        raise FormatError(
-            f"{file} is DICOM without an image ({header.get('Modality', 'no modality')}); move it elsewhere"
-        )
+        modality = header.get("Modality", "no modality")
+        raise FormatError(f"{file} is DICOM without an image ({modality}); move it elsewhere")
     if int(header.get("NumberOfFrames", 1) or 1) > 1:
         raise FormatError(f"{file} holds {header.NumberOfFrames} frames; convert it to one file per slice")
     if "SharedFunctionalGroupsSequence" in header or "DoseGridScaling" in header:  # place and rescaling stand elsewhere
@@ -149,9 +152,8 @@ def _check_header(file: Path, header: Any) -> None:
         raise FormatError(f"{file} is {header.get('PhotometricInterpretation')}; only grey images are read: convert it")
     extent = (header.Rows, header.Columns)
     if not all(isinstance(x, int) and x > 0 for x in extent) or int(header.get("SamplesPerPixel", 1)) != 1:
-        raise FormatError(
-            f"{file} has {extent[0]} rows and {extent[1]} columns of {header.get('SamplesPerPixel')} values; correct it"
-        )
+        values = header.get("SamplesPerPixel")
+        raise FormatError(f"{file} has {extent[0]} rows, {extent[1]} columns of {values} values; correct it")
     slope = header.get("RescaleSlope")
     if slope is not None and float(slope) == 0:
         raise FormatError(f"{file} has a rescale slope of 0, which makes all its values the same; correct its header")
@@ -160,18 +162,10 @@ def _check_header(file: Path, header: Any) -> None:
 
 def _values(file: Path) -> Array:
     """Pixels of a file in its own measure, for CT Hounsfield units."""
-    pydicom = needed("pydicom")
-    try:
+    with _reading(file, ": pixels cannot be read", "use another copy, or an uncompressed one") as pydicom:
         data = pydicom.dcmread(file)
         check_frames(file, data)
-        values = pydicom.pixels.apply_modality_lut(data.pixel_array, data)
-    except (MemoryError, ImportError, FormatError):
-        raise
-    except Exception as error:  # as above
-        raise FormatError(
-            f"{file}: pixels cannot be read ({error}); use another copy, or convert it to an uncompressed one"
-        ) from error
-    values = np.asarray(values)
+        values = np.asarray(pydicom.pixels.apply_modality_lut(data.pixel_array, data))
     if values.shape != (int(data.Rows), int(data.Columns)) or not np.isfinite(values).all():
         raise FormatError(f"{file} holds values of shape {values.shape}, NaN or infinite ones; correct or remove it")
     return values
@@ -215,14 +209,10 @@ def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
     for file, header in series:
         for name in ("ImageOrientationPatient", "ImagePositionPatient"):
             if header.get(name) is None:
-                raise FormatError(
-                    f"{file} has no {name}, so its series cannot be put in order; remove it, or read it alone"
-                )
+                raise FormatError(f"{file} has no {name}, by which a series is put in order; remove or read it alone")
         if (header.Rows, header.Columns) != (first.Rows, first.Columns):
-            raise FormatError(
-                f"{file} is {header.Rows} x {header.Columns}, {first_file} of the same series is "
-                f"{first.Rows} x {first.Columns}; remove what does not belong"
-            )
+            other = f"{first_file} of the same series is {first.Rows} x {first.Columns}"
+            raise FormatError(f"{file} is {header.Rows} x {header.Columns}, {other}; remove what does not belong")
         if not np.allclose(header.ImageOrientationPatient, first.ImageOrientationPatient, atol=1e-3):
             raise FormatError(f"{file} is not parallel to {first_file} of the same series (a scout?); remove one")
         if header.PhotometricInterpretation != first.PhotometricInterpretation:

@@ -14,7 +14,7 @@ from scipy import stats  # noqa: E402
 from torch import nn  # noqa: E402
 
 from pixelbounds.diffusion.checkpoint import load_network, read, save_network  # noqa: E402
-from pixelbounds.diffusion.members import SYMMETRIES, Ensemble  # noqa: E402
+from pixelbounds.diffusion.members import Ensemble  # noqa: E402
 from pixelbounds.diffusion.posterior import SAMPLERS  # noqa: E402
 from pixelbounds.samplers import loop  # noqa: E402
 from pixelbounds.storage.files import seal  # noqa: E402
@@ -65,25 +65,12 @@ def test_errors_that_cancel_leave_the_exact_law_and_those_of_one_member_do_not()
     assert chances[1] < 1e-10
 
 
-@pytest.mark.parametrize("symmetries, motions", [("none", 1), ("mirror", 2), ("flips", 4), ("turns", 8)])
-def test_scores_turn_with_the_image(images, symmetries, motions):
-    x, sigma = images
-    ensemble = Ensemble([awake(0)], symmetries).eval()
-    assert len(set(SYMMETRIES[symmetries])) == motions
-    with torch.no_grad():
-        plain = ensemble(x, sigma)
-        moves = {"mirror": lambda a: a.flip(-1), "flips": lambda a: a.flip(-2), "turns": lambda a: a.rot90(1, (-2, -1))}
-        for name, move in moves.items():
-            same = torch.allclose(ensemble(move(x), sigma), move(plain), rtol=1e-4, atol=1e-4)
-            assert same == (len(SYMMETRIES[name]) <= motions)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_an_ensemble_is_one_file(tmp_path, images, dtype):
-    ensemble = Ensemble([awake(0), awake(1)], "flips").eval().to(memory_format=torch.channels_last)
+    ensemble = Ensemble([awake(0), awake(1)]).eval().to(memory_format=torch.channels_last)
     save_network(tmp_path / "two.safetensors", ensemble, SDE, "score", {"sigma_0": 0.4}, dtype=dtype)
     loaded, sde, meta = load_network(tmp_path / "two.safetensors", kind="score")
-    assert (sde, meta["members"], loaded.symmetries, loaded.training) == (SDE, 2, "flips", False)
+    assert (sde, meta["members"], loaded.training) == (SDE, 2, False)
     assert loaded.config == ensemble.config
     with torch.no_grad():
         here, there = ensemble(*images), loaded(*images)
@@ -98,7 +85,7 @@ def two(tmp_path):
 
 
 def test_joined_networks_are_sampled_stopped_and_gone_on_with_like_one(two, tmp_path, monkeypatch):
-    joint = combine_networks(two, tmp_path / "both.safetensors", symmetries="mirror")
+    joint = combine_networks(two, tmp_path / "both.safetensors")
     y = world.draw(3, 1).clip(-1, 2)
     options = SampleOptions(samples=19, steps=2, batch=40)  # two images and one
     whole = sample_to(joint, y, tmp_path / "whole.zarr", options)

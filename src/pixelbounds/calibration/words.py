@@ -21,7 +21,7 @@ _WORKS = {  # of names in a calibration
     "hoeffding": ("hoeffding1963probability",), "bentkus": ("bentkus2004hoeffding",),
     "empirical_bernstein": ("maurer2009empirical",), "conformal": ("angelopoulos2024conformal",),
     "heun": ("song2021score", "karras2022elucidating"), "reverse_sde": ("song2021score",),
-    "predictor_corrector": ("song2021score",), "euler_maruyama": ("song2021score",),
+    "euler_maruyama": ("song2021score",),
     "mmps": ("rozet2024learning",), "pigdm": ("song2023pseudoinverse",), "dps": ("chung2023diffusion",),
 }  # fmt: skip
 

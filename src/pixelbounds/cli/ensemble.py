@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..workflows.request import Force
 from .command import Outcome, command
 
 
@@ -16,10 +17,7 @@ def ensemble_command(
         list[Path], typer.Argument(metavar="NETWORKS", help="Score networks that `pixelbounds train` saved.")
     ],
     out: Annotated[Path, typer.Option("--out", help="The network to write, .safetensors.")],
-    symmetries: str = typer.Option(
-        "none", help="Also average over images mirrored (mirror), flipped (flips) or turned (turns): 2, 4, 8 times."
-    ),
-    force: bool = typer.Option(False, "--force", help="Replace what is there."),
+    force: Force = False,
 ) -> Outcome:
     """Combine score networks of several seeds into one that averages their scores and costs as much as all.
 
@@ -27,5 +25,5 @@ def ensemble_command(
     """
     from ..workflows.ensemble import combine_networks
 
-    path = combine_networks(networks, out, symmetries=symmetries, replace=force)
-    return Outcome({"network": str(path), "members": len(networks), "symmetries": symmetries}, (str(path),))
+    path = combine_networks(networks, out, replace=force)
+    return Outcome({"network": str(path), "members": len(networks)}, (str(path),))

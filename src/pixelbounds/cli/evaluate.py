@@ -12,16 +12,7 @@ from ..calibration.words import level_in_words, number_of, plural, share_in_word
 from ..evaluation.evaluation import length_ends, share_ends
 from ..images.measure import length_in_words
 from ..workflows.request import Force, HeldOutFiles, ReadOptions, Resources
-from .command import (
-    NO_GUARANTEE,
-    OK,
-    Outcome,
-    command,
-    numbers,
-    sentence,
-    skipped_in_words,
-    written,
-)
+from .command import NO_GUARANTEE, OK, Outcome, command, numbers, sentence, skipped_in_words, written
 
 if TYPE_CHECKING:
     from ..evaluation.evaluation import Evaluation

@@ -8,16 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..calibration.words import number_of
-from ..workflows.request import (
-    FEDERATED,
-    NO_HOLES,
-    Force,
-    ReadOptions,
-    Request,
-    Resources,
-    SiteOptions,
-    method_option,
-)
+from ..workflows.request import FEDERATED, NO_HOLES, Force, ReadOptions, Request, Resources, SiteOptions, method_option
 from .command import Outcome, certified, command, in_short, written
 
 _Sent = Annotated[Path, typer.Option(help="The file to send, .safetensors.")]

@@ -8,7 +8,7 @@ machine.
 from .architecture import NetworkConfig, configuration
 from .inverse import GUIDANCES, Guidance, sample_linear
 from .lean import LeanUNet, network_of
-from .members import SYMMETRIES, Ensemble, compile_pays, compiled
+from .members import Ensemble, compile_pays, compiled
 from .network import NCSNpp
 from .noise import gaussian
 from .posterior import SAMPLERS, Draws, Reduction, automatic_batch, posterior_mean, sample
@@ -17,7 +17,6 @@ from .sde import VESDE
 __all__ = [
     "GUIDANCES",
     "SAMPLERS",
-    "SYMMETRIES",
     "VESDE",
     "Draws",
     "Ensemble",

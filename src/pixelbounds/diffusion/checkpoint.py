@@ -104,7 +104,7 @@ def save_network(
     if isinstance(network, QuantileNetwork):
         meta |= network.to_dict()
     if isinstance(network, Ensemble):
-        meta |= {"members": len(network.members), "symmetries": network.symmetries}
+        meta["members"] = len(network.members)
     write(path, tensors, {**meta, "extra": extra or {}})
 
 
@@ -150,7 +150,7 @@ def check_device(device: str | None) -> str:
 def _built(config: NetworkConfig, meta: dict[str, Any]) -> nn.Module:
     """A network as a file describes it, untrained."""
     if "members" in meta:
-        return Ensemble([network_of(config) for _ in range(_members(meta))], meta["symmetries"])
+        return Ensemble([network_of(config) for _ in range(_members(meta))])
     network = network_of(config)
     if meta["kind"] == "score":
         return network
@@ -161,6 +161,8 @@ def _built(config: NetworkConfig, meta: dict[str, Any]) -> nn.Module:
 def _members(meta: dict[str, Any]) -> int:
     """How many networks a file says to hold."""
     count = meta.get("members", 1)
+    if meta.get("symmetries", "none") != "none":
+        raise ValueError("it averages over symmetries, which this version does not; make the ensemble again")
     if type(count) is not int or count < 1 or ("members" in meta and meta["kind"] != "score"):
         raise ValueError(f"it has {count!r} members of kind {meta['kind']}; an ensemble has score networks")
     return count

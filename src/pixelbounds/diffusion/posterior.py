@@ -5,11 +5,10 @@ v_0 = sigma_0^2. Given x(v), what lies at smaller v is independent of y. So the 
 
     dx = s(x, v) |dv| + dw,   v from v_0 down, started at x(v_0) = y,   s = grad log p_v,
 
-samples the posterior of x given y exactly; `reverse_sde`, `predictor_corrector` and `heun` discretise it down to
-sigma_min. Small steps make them exact for detail coarser than sigma_min. Of finer detail, `heun` and
-`predictor_corrector` lose about sigma_min of spread (they end with a mean given x(sigma_min)), and `reverse_sde` adds
-as much (the noise that is left): for a prior deviation of sigma_min and large sigma_0 the samples have 0.71 and 1.41
-times the posterior's deviation, for five times that 0.98 and 1.02.
+samples the posterior of x given y exactly; `reverse_sde` and `heun` discretise it down to sigma_min. Small steps make
+them exact for detail coarser than sigma_min. Of finer detail, `heun` loses about sigma_min of spread (it ends with a
+mean given x(sigma_min)), and `reverse_sde` adds as much (the noise that is left): for a prior deviation of sigma_min
+and large sigma_0 the samples have 0.71 and 1.41 times the posterior's deviation, for five times that 0.98 and 1.02.
 
 Algorithm 3 of the paper (`euler_maruyama`, here to reproduce it) adds (y - x) / (v_0 - v) to the score. The sum is
 the score of x(v) given y, but the reverse SDE of that law has the drift -(y - x) / (v_0 - v) of the Brownian bridge as
@@ -48,8 +47,6 @@ Level = Callable[[Tensor, float], Tensor]  # x, sigma -> score or denoised image
 Noise = Callable[[int], Tensor]  # step -> standard normal noise, as y
 Sampler = Callable[[Level, Tensor, float, VESDE, int, Noise], Tensor]  # score, y, sigma_0, sde, steps, noise -> x
 
-_RELAXATION = 4.0  # time of the corrector's Langevin dynamics over all steps, in units of its fastest direction
-
 
 # ---------------------------------------------------------------- samplers: y (b, c, h, w) -> one sample of each row
 
@@ -86,23 +83,6 @@ def reverse_sde(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int,
         square = 2 * sigma**2 * math.log(sigma / lower)  # g^2 dt
         x = x + square * score(x, sigma) + math.sqrt(square) * noise(i)
     return x
-
-
-def predictor_corrector(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int, noise: Noise) -> Tensor:
-    """Exact steps for fixed D, each followed by a Langevin step on the law of x(v) given y; two evaluations a step.
-
-    Here the term (y - x) / (v_0 - v) belongs. The step size depends on the level alone, not on norms over a batch.
-    Ends with the posterior mean of the image given x(sigma_min).
-    """
-    x, v_0 = y, sigma_0**2
-    for i, (sigma, lower) in enumerate(descent(sigma_0, sde, steps)):
-        v, w = sigma**2, lower**2
-        x = bridge(x, x + v * score(x, sigma), v, w, noise(2 * i))
-        if w == v_0:  # sigma_0 is sigma_min but for its last bits
-            continue
-        size = w * (v_0 - w) / v_0 * min(0.5, _RELAXATION / steps)  # over the least variance that x(w) given y may have
-        x = x + size * (score(x, lower) + (y - x) / (v_0 - w)) + math.sqrt(2 * size) * noise(2 * i + 1)
-    return x + lower**2 * score(x, lower)
 
 
 def heun(score: Level, y: Tensor, sigma_0: float, sde: VESDE, steps: int, noise: Noise) -> Tensor:
@@ -145,7 +125,6 @@ def _trapezoid(ratio: float) -> float:
 SAMPLERS: dict[str, tuple[Sampler, int]] = {  # and the number of steps by default
     "euler_maruyama": (euler_maruyama, 300),
     "reverse_sde": (reverse_sde, 150),
-    "predictor_corrector": (predictor_corrector, 75),
     "heun": (heun, 12),
 }
 

@@ -9,7 +9,7 @@ from math import isfinite
 from ..evaluation.evaluation import Strata, length_ends, share_ends
 from ..images.measure import Measure
 
-MOST_ROWS = 12  # of a table of groups; a chart shows the others
+_MOST_ROWS = 12  # of a table of groups
 STRATA = {"length": "interval length", "edge": "edge strength", "group": "group"}  # what `Evaluation.strata` are by
 
 
@@ -71,7 +71,7 @@ def strata_rows(strata: Strata, lengths: LengthWords = PLAIN) -> list[tuple[int,
     if strata.edges is not None:
         ends = strata.edge_texts(3, lengths.width)
         return [(i, low if low == high else f"{low} to {high}") for i, (low, high) in enumerate(pairwise(ends))]
-    return [(i, f"group {strata.label[i]}") for i in strata.riskiest(MOST_ROWS).tolist()]
+    return [(i, f"group {strata.label[i]}") for i in strata.riskiest(_MOST_ROWS).tolist()]
 
 
 def strata_heading(kind: str, lengths: LengthWords = PLAIN) -> str:

@@ -104,22 +104,6 @@ def draw_units(axes: Axes, evaluation: Evaluation, level: float | None) -> None:
     _upright(axes)
 
 
-def draw_groups(axes: Axes, strata: Strata, level: float | None) -> None:
-    """Risk of every group with its interval, the riskiest first."""
-    order = np.argsort(-strata.risk, kind="stable")
-    top = max(1.5 * (level or 0.0), min(float(strata.high.max()), 2 * float(strata.risk.max())), _STEPS[0])
-    at = np.arange(len(order))
-    axes.vlines(at, strata.low[order], strata.high[order], **_SOFT)
-    axes.plot(at, strata.risk[order], "o", color=BLUE, markersize=4 if len(order) <= 40 else 2.5, clip_on=False)
-    _draw_level(axes, level)
-    axes.set_xlim(-0.7, len(order) - 0.3)
-    axes.set_ylim(0, 1.08 * top)
-    axes.set_xticks([])
-    name_axes(axes, f"{len(order)} groups, riskiest first", "pixels outside")
-    _percent(axes.yaxis)
-    _upright(axes)
-
-
 def draw_strata(axes: Axes, strata: Strata, kind: str) -> None:
     """Risk of each stratum of a kind, as in `Evaluation.strata`, with its interval, one below the other."""
     rows = strata_rows(strata)

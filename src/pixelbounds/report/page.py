@@ -18,8 +18,8 @@ from ..calibration.text import ANYTIME, description_of
 from ..evaluation.evaluation import Evaluation, Strata, entries_of
 from ..evaluation.guarantee_check import judge
 from ..storage.files import check_new_file
-from .cells import MOST_ROWS, LengthWords, span, strata_heading, strata_rows
-from .charts import draw_groups, draw_path, draw_units, level_of_all
+from .cells import LengthWords, span, strata_heading, strata_rows
+from .charts import draw_path, draw_units, level_of_all
 from .example import Example, Row, outline_of, with_masks
 from .pack import OPEN, colours
 from .page_examples import folder_beside, show_examples, sweep_data
@@ -70,7 +70,7 @@ def write_report(
         promises=promises, level_of_all=level, path_chart=path_chart,
         your_bound=calibration.bound not in (*BOUNDS, ANYTIME),
         tables=[] if evaluation is None else _tables(evaluation, level, lengths),
-        charts=[] if evaluation is None else _charts(evaluation, level),
+        unit_chart=None if evaluation is None else _unit_chart(evaluation, level),
         worst=[] if evaluation is None else _worst(evaluation, examples),
         comparison=_comparison(comparison, calibration, lengths),
         pictures=shown.pictures, scales=shown.scales, sampled=shown.sampled, layers=shown.layers, folder=shown.folder,
@@ -118,14 +118,8 @@ def _table_row(strata: Strata, i: int, name: str, most: float, level: float | No
     }  # fmt: skip
 
 
-def _charts(ev: Evaluation, level: float | None) -> list[Markup]:
-    """Of units, and of groups where a table does not show them all."""
-    label = f"Histogram of the share of pixels outside, per {ev.each}"
-    charts = [inline_chart("unit-chart", label, draw_units, ev, level)]
-    if ev.by_group is not None and len(ev.by_group) > MOST_ROWS:
-        label = "Share of pixels outside by group, with confidence intervals"
-        charts.append(inline_chart("group-chart", label, draw_groups, ev.by_group, level))
-    return charts
+def _unit_chart(ev: Evaluation, level: float | None) -> Markup:
+    return inline_chart("unit-chart", f"Histogram of the share of pixels outside, per {ev.each}", draw_units, ev, level)
 
 
 def _worst(ev: Evaluation, examples: Sequence[Example]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor, sqrt
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from .protocol import Sampler, check_sampler, drawn_samples, sampler_name
 from .runs import Run
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FunctionBackend:
     """A sampler with all that bears on its draws: it draws images one by one and reduces samples as they come."""
 
@@ -42,29 +42,20 @@ class FunctionBackend:
     seed: int
     held_out: int = 0
     keep_samples: bool = False
-    _copies: list[int] = field(default_factory=list, init=False, repr=False)  # the first image of which there were
-
-    pixels: ClassVar[None] = None
-    keeps_seed = False
+    keeps_seed: bool = field(default=False, init=False)
+    pixels: tuple[int, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         check_sampler(self.sampler)
         check_count(self.samples, "samples", least=2)
         calibrated_ranks(self.samples, self.miscoverage)  # samples must suffice
         level = float(self.miscoverage) if isinstance(self.miscoverage, Fraction) else self.miscoverage
-        object.__setattr__(self, "miscoverage", check_open_unit(level, "miscoverage"))
+        self.miscoverage = check_open_unit(level, "miscoverage")
         check_count(self.seed, "seed", least=0)
         check_count(self.held_out, "held_out", least=0)
-
-    @property
-    def arrays(self) -> dict[str, tuple[int, ...]]:
-        """What is kept of an image, and the axes of each array before its pixels."""
-        return kept_arrays(self.held_out, self.samples if self.keep_samples else 0)
-
-    @property
-    def counted(self) -> int:
-        """Draws of an image that progress reports."""
-        return self.samples + self.held_out
+        self.arrays = kept_arrays(self.held_out, self.samples if self.keep_samples else 0)
+        self.counted = self.samples + self.held_out
+        self._warned = False
 
     def automatic_batch(self, images: Any) -> int:
         """A function draws one image at a time, or as many as it says to take."""
@@ -89,8 +80,8 @@ class FunctionBackend:
                     more["held_out"].append(block[len(kept) :])
                 digests.update(row_digests(block).tolist())
                 within(before * count + taken, len(y) * count)
-            if len(digests) < count and not self._copies:
-                self._copies.append(int(number))
+            if len(digests) < count and not self._warned:
+                self._warned = True
                 warnings.warn(
                     f"{count - len(digests)} of the {count} samples of image {int(number)} are copies of others: the "
                     "sampler has no randomness, or uses one seed for several samples; its bands are narrower than "

@@ -38,18 +38,9 @@ class SamplerBackend(Protocol):
     """What draws: a network with its options, or a function."""
 
     keeps_seed: bool  # whether a draw depends on seed and numbers alone, for certain
-
-    @property
-    def arrays(self) -> dict[str, tuple[int, ...]]:
-        """What is kept of an image, and the axes of each array before its pixels."""
-
-    @property
-    def counted(self) -> int:
-        """Draws of an image, which count towards a batch and in progress."""
-
-    @property
-    def pixels(self) -> tuple[int, ...] | None:
-        """Shape of an image; None: the first draw tells."""
+    arrays: dict[str, tuple[int, ...]]  # what is kept of an image, and the axes of each array before its pixels
+    counted: int  # draws of an image, which count towards a batch and in progress
+    pixels: tuple[int, ...]  # shape of an image; (): the first draw tells
 
     def automatic_batch(self, images: Any) -> int:
         """As many images as suit the device."""
@@ -113,11 +104,7 @@ def fitted(x: Array, wanted: tuple[int, ...], number: int) -> Array:
 
 
 def fill_run(
-    out: Path,
-    about: Mapping[str, Any],
-    images: Observations,
-    backend: SamplerBackend,
-    options: RunOptions,
+    out: Path, about: Mapping[str, Any], images: Observations, backend: SamplerBackend, options: RunOptions
 ) -> Run:
     """Draw what is missing of the run `out`, which grows as NAME.part; `about` is what of the backend bears on it."""
     measure = None if options.measure is None else options.measure.state()

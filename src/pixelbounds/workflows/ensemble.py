@@ -13,10 +13,8 @@ from ..storage.version import VERSION
 _SHARED = ("limits", "sigma_0", "sigma_top")  # what files of like networks say alike
 
 
-def combine_networks(
-    networks: Sequence[FilePath], out: FilePath, *, symmetries: str = "none", replace: bool = False
-) -> Path:
-    """Write the ensemble of some score networks, or of one network and its mirrored or turned images, to one file.
+def combine_networks(networks: Sequence[FilePath], out: FilePath, *, replace: bool = False) -> Path:
+    """Write the ensemble of some score networks to one file.
 
     Members have one configuration, one process, and were trained on images of the same limits for the same noise. The
     file keeps the digest of each.
@@ -48,7 +46,7 @@ def combine_networks(
         members.append(network)
     if not members:
         raise ValueError("no network is given; give at least one")
-    ensemble = Ensemble(members, symmetries).eval()
+    ensemble = Ensemble(members).eval()
     extra = {**{name: first[name] for name in _SHARED}, "networks": list(digests), "version": VERSION}
     save_network(target, ensemble, sde, "score", extra)
     return target

@@ -117,7 +117,7 @@ def _about_network(path: Path, kind: str) -> About:
     facts = {"kind": meta["kind"], "weights": weights, "sde": vars(sde), "config": meta["config"], **meta["extra"]}
     what = f"A {meta['kind']} network of {weights:,} weights"
     if "members" in meta:
-        facts |= {"members": meta["members"], "symmetries": meta["symmetries"]}
+        facts["members"] = meta["members"]
         what = f"An ensemble of {meta['members']} score networks, {weights:,} weights together"
     return About("network", f"{what}; `sample` draws with it.", facts)
 

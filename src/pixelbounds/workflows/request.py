@@ -217,9 +217,7 @@ class SampleOptions:
     miscoverage: Annotated[
         float | None, typer.Option(help="Share of future samples that a band may miss; 0.1 by default.")
     ] = None
-    sampler: Annotated[str | None, _how(help="heun (default), reverse_sde, predictor_corrector or euler_maruyama.")] = (
-        None
-    )
+    sampler: Annotated[str | None, _how(help="heun (default), reverse_sde or euler_maruyama.")] = None
     steps: Annotated[int | None, _how(help="Steps of the sampler; by default its own number.")] = None
     seed: Annotated[int, _how(help="Seed: with the numbers of image and sample it determines every draw.")] = 0
     batch: Annotated[int | None, _how(help="Images in the network at a time; fewer need less memory.")] = None

@@ -255,7 +255,7 @@ def _add(value: Any, update: Callable[[bytes], None], above: tuple[int, ...]) ->
     elif isinstance(getattr(value, "components", None), Mapping):  # a pipeline of diffusers
         each(sorted(value.components.items()))
     elif isinstance(getattr(value, "config", None), Mapping):  # a part of one, such as a scheduler
-        each((dict(value.config),))
+        each(({name: x for name, x in value.config.items() if name[:1] != "_"},))  # "_": in an order of chance, of sets
     elif str(type(value).__module__).split(".")[0] == "torch":  # a dtype, a device
         update(repr(value).encode())
     else:

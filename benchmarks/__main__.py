@@ -14,9 +14,6 @@ from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 NAMES = ("quantiles", "krcps", "frontier", "learned", "promises", "cpu_sampling")
 RESULTS = Path(__file__).parent / "results"
 
@@ -41,6 +38,9 @@ def machine() -> dict[str, str]:
 
 def show(name: str, rows: list[dict[str, object]]) -> None:
     """Print rows of equal keys as a table."""
+    from rich.console import Console  # the rest serves GPU machines, too
+    from rich.table import Table
+
     table = Table(title=name, title_justify="left")
     for key in rows[0]:
         table.add_column(key, justify="left" if isinstance(rows[0][key], str) else "right", overflow="fold")

@@ -1,10 +1,11 @@
 """Promises for organs of the chest, jointly, beside other ways to make them: risks and lengths over many draws.
 
-    python -m benchmarks.chest bands.npz [slices | patients | more] [--draws 20]
+    python -m benchmarks.chest ARRAYS [slices | patients | more | few] [--draws 20]
 
-The file, .npz or .zarr, holds truth, lower and upper (n, *pixels) of slices, `organs` (the true labels: 1 trachea, 2
-heart, 3 lung), `labels` (those known at test time) and `patients` (n,); where the bands come from does not matter
-A draw takes some slices at random to calibrate on. By patient, a draw takes
+ARRAYS, a folder of .npy or an .npz, holds truth, lower and upper (n, *pixels) of slices, `organs` (the true labels: 1
+trachea, 2 heart, 3 lung), `labels` (those known at test time) and `unit` (n,), the patients: what `material` of
+`reproduce.gpu.end_to_end` writes. Where there are bands at another miscoverage than the paper's, they are taken. A draw
+takes some slices at random to calibrate on. By patient, a draw takes
 patients. Rows that benchmarks/results has already are not made again, so that a run resumes where it stopped.
 
 What a promise is about, the source that the certifying slices are drawn from, is known here whole: all slices that do
@@ -33,14 +34,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
 import pixelbounds as pb
 from benchmarks.__main__ import RESULTS, machine, show
 from pixelbounds.calibration.promises import RiskTarget, risk_targets_of
 from pixelbounds.images.library import Array
 from pixelbounds.storage.files import replace_file
-from tests.support.literal import literal_semantic_rcps
 
 DELTA = 0.1
 ORGANS = {"trachea": 1, "heart": 2, "lung": 3}
@@ -66,19 +65,20 @@ class Chest:
         return Chest(self.truth[some], self.band[some], regions, self.labels[some], self.patients[some])
 
     def promises(self, cap: float | None) -> list[pb.Promise]:
-        """All promises about these slices."""
-        made = [pb.share(level, within=self.regions.get(name), name=name, cap=cap) for name, level in SHARES.items()]
+        """All promises about these slices, of the regions that are there."""
+        there = [name for name in SHARES if name == "all" or name in self.regions]
+        made = [pb.share(SHARES[name], within=self.regions.get(name), name=name, cap=cap) for name in there]
         return [*made, pb.tail(LEVELS["tail"], above=ABOVE, name="tail")]
 
 
-def read(path: Path) -> Chest:
-    """The file's slices; regions are found in the truth."""
-    held = np.load(path) if path.suffix == ".npz" else zarr.open_group(str(path), mode="r")
-    parts = {name: np.asarray(held[name]) for name in ("truth", "lower", "upper", "organs", "labels", "patients")}
-    truth, organs = parts["truth"], parts["organs"]
+def read(path: Path, body: bool = True) -> Chest:
+    """The slices of a folder or a file; regions are found in the truth, that of the body by SciPy."""
+    held = {x.stem: np.load(x) for x in path.glob("*.npy")} if path.is_dir() else dict(np.load(path))
+    truth, organs = held["truth"].astype(np.float32), held["organs"]
+    ends = [held.get(f"ours_{end}", held[end]).astype(np.float32) for end in ("lower", "upper")]
     regions = {name: organs == value for name, value in ORGANS.items()}
-    regions |= {"body": pb.regions.body(truth), "edges": pb.regions.edges(truth, top=EDGES)}
-    return Chest(truth, pb.Band(parts["lower"], parts["upper"]), regions, parts["labels"], parts["patients"])
+    regions |= {"edges": pb.regions.edges(truth, top=EDGES)} | ({"body": pb.regions.body(truth)} if body else {})
+    return Chest(truth, pb.Band(*ends), regions, held["labels"], held["unit"])
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ STUDIES: dict[str, list[Study]] = {
     "slices": [Study("slices", 800, 200)],
     "patients": [Study("patients", 30, 5, 0.25)],
     "more": [Study("slices", n, n // 4, cap) for n in (300, 600, 1000) for cap in (None, 0.25)],
+    "few": [Study("slices", 240, 60)],  # of 320 slices of 512 x 512
+    "toy": [Study("slices", 30, 8)],
 }
 
 
@@ -147,6 +149,8 @@ def unweighted(here: Chest, new: Chest, study: Study, settings: dict[str, Any], 
 
 def semantic(here: Chest, new: Chest, study: Study, settings: dict[str, Any]) -> Ends:
     """Semantic RCPS, by the labels at test time: coarse steps, and fine ones from the last of these."""
+    from tests.support.literal import literal_semantic_rcps
+
     levels = {0: LEVELS["all"], **{value: LEVELS[name] for name, value in ORGANS.items()}}
     widening = np.zeros(new.truth.shape)
     for label, level in levels.items():
@@ -173,6 +177,8 @@ TAKEN = {
     "slices": list(WAYS),
     "patients": [way for way in WAYS if way != "semantic RCPS"],
     "more": ["ours", "ours, labels"],
+    "few": ["plain 5%", "unweighted", "ours", "ours, labels"],
+    "toy": ["plain 5%", "ours, labels"],
 }
 
 
@@ -281,9 +287,10 @@ def summary(rows: list[Row]) -> list[Row]:
         told: Row = {"way": way, "draws": len(own), "certified": len(made)}
         if made:
             for name, risks in (("kept", "risks"), ("kept by others", "judged")):
-                told[name] = sum(all(row[risks][promise] <= LEVELS[promise] for promise in LEVELS) for row in made)
-            told["risks"] = {name: float(np.mean([row["risks"][name] for row in made])) for name in LEVELS}
-            told["lengths"] = {name: float(np.mean([row["lengths"][name] for row in made])) for name in SHARES}
+                told[name] = sum(all(risk <= LEVELS[promise] for promise, risk in row[risks].items()) for row in made)
+            for what, names in (("risks", LEVELS), ("lengths", SHARES)):
+                there = [name for name in names if name in made[0][what]]
+                told[what] = {name: float(np.mean([row[what][name] for row in made])) for name in there}
         out.append(told)
     return out
 

@@ -1,41 +1,30 @@
 """The paper's way and ours, on the same images, by the seconds of a GPU that each took: certified lengths and risks.
 
-    python -m benchmarks.equal_time run ct64 local/gpu/ct64_ours.npz [local/gpu/ct64_paper.npz] --draws 20
-    python -m benchmarks.equal_time run faces64 FILES --name faces64_180s --calibration 640       # beside another run
-    python -m benchmarks.equal_time picture     # docs/equal_time.png
+    python -m benchmarks.equal_time     # docs/equal_time.png, from benchmarks/results
 
-Files are those of `reproduce.gpu.end_to_end collect`; a band is LABEL/SAMPLES, or LABEL/SAMPLES@MISCOVERAGE where that
-is not its way's own. In every draw some images calibrate and others judge, the same for all rows. Ours: the frontier
-with betting, as by default. The paper's: K-RCPS with Hoeffding-Bentkus and the cell of its grid that is shortest on the
-judging images. Samples and images fewer than were drawn cost their share of the sampling; K networks cost K trainings.
-Rows are kept draw by draw, and a run resumes where it stopped.
+In every draw some images calibrate and others judge, the same for all rows. Ours: the frontier with betting, as by
+default. The paper's: K-RCPS with Hoeffding-Bentkus and the cell of its grid that is shortest on the judging images.
+Samples and images fewer than were drawn cost their share of the sampling; K networks cost K trainings. The program that
+measured them is in the history, at commit 600536b; larger images have their comparison in `reproduce.gpu.page`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import time
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import pixelbounds as pb
-from benchmarks.__main__ import machine
 from pixelbounds.bands import calibrated_ranks
-from pixelbounds.storage.files import replace_file
-from reproduce.gpu.bench import OURS, PAPER
+from reproduce.gpu.told import OURS, PAPER
 
 Array = np.ndarray
 Row = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
 PAGE, PICTURE = "docs/research/equal_time.md", "docs/equal_time.png"
-DELTA = 0.1
 LEVELS = {"ct64": 0.05, "faces64": 0.1, "chest128": 0.05}
-GRID = {"part": (4, 2), "d_opt": (50, 100, None), "k": (4, 8, 32)}  # n_opt: a quarter of what calibrates, or a half
 TITLES = {  # by the name of what was run
     "ct64": "abdominal CT, 64 x 64",
     "ct64_400s": "abdominal CT, 64 x 64, up to 400 s",
@@ -46,84 +35,6 @@ TITLES = {  # by the name of what was run
 }
 COLOURS = {"ours-1": "C0", "ours-3": "C2", "paper": "C1"}
 UNITS = {"ct64": "scans", "faces64": "people", "chest128": "patients"}
-
-
-def seconds_of(figures: dict[str, Any], label: str, samples: int, images: int) -> dict[str, float]:
-    """Seconds of a GPU to train and to sample for the bands of a label of so many samples of so many images."""
-    networks = int(label.split("-")[1]) if "-" in label else 1
-    [drawn] = [told for told in figures["bands"] if told["label"] == label]
-    return {
-        "training": sum(told["seconds"] for told in figures["training"][:networks]),
-        "sampling": drawn["seconds"] * samples / drawn["samples"] * images / drawn["images"],
-    }
-
-
-def ours(truth: Array, band: pb.Band, first: Array, level: float, seed: int) -> Row:
-    """Mean length and risk on the other images, as by default."""
-    cal = pb.calibrate(truth[first], band[first], risk_level=level, failure_prob=DELTA, seed=seed)
-    return _judged(truth[~first], cal.apply(band[~first]))
-
-
-def papers(truth: Array, band: pb.Band, first: Array, level: float, seed: int) -> Row:
-    """The shortest on the other images of all cells of K-RCPS's grid."""
-    found = []
-    for part, d_opt, k in product(*GRID.values()):
-        method = pb.KRCPS(n_fit=int(first.sum()) // part, d_opt=d_opt, k=k)
-        how = {"risk_level": level, "failure_prob": DELTA, "bound": "hoeffding_bentkus", "seed": seed}
-        cal = pb.calibrate(truth[first], band[first], method=method, **how)
-        found.append(_judged(truth[~first], cal.apply(band[~first])))
-    return min(found, key=lambda row: float(row["length"]))
-
-
-def _judged(truth: Array, interval: pb.Interval) -> Row:
-    evaluation = pb.evaluate(truth, interval)
-    return {"length": float(evaluation.mean_length), "risk": float(evaluation.risk)}
-
-
-def run(options: argparse.Namespace) -> None:
-    """All rows of the files, draw by draw."""
-    name = options.name or options.set
-    target = RESULTS / f"equal_time_{name}.json"
-    rows = json.loads(target.read_text())["rows"] if target.exists() else {}
-    if options.anew:
-        rows = {name: row for name, row in rows.items() if options.only and name not in options.only}
-    results: dict[str, Any] = {"machine": machine(), "rows": rows, "calibration": options.calibration}
-    files = [np.load(path) for path in options.files]
-    count = min(len(file["truth"]) for file in files)
-    results |= {
-        "images": count,
-        "set": options.set,
-        "name": name,
-        "figures": [json.loads(str(file["figures"])) for file in files],
-    }
-    for draw in range(options.draws):
-        rng = np.random.default_rng([17, draw])
-        first = np.zeros(count, bool)
-        first[rng.permutation(count)[: options.calibration]] = True
-        for file, figures in zip(files, results["figures"], strict=True):
-            if not np.array_equal(file["numbers"][:count], files[0]["numbers"][:count]):
-                raise SystemExit("the files are of different images")
-            for name in sorted({name.removesuffix("/lower") for name in file.files if name.endswith("/lower")}):
-                if options.only and name not in options.only:
-                    continue
-                label, samples = name.split("@")[0].split("/")
-                ways = {name: papers if figures["way"] == "paper" else ours}
-                if name in options.crossed:
-                    ways[f"crossed {name}"] = papers
-                for shown, way in ways.items():
-                    row = results["rows"].setdefault(shown, {"way": figures["way"], "draws": []})
-                    row |= {"samples": int(samples), "seconds": seconds_of(figures, label, int(samples), count)}
-                    if len(row["draws"]) > draw:
-                        continue
-                    band = pb.Band(file[f"{name}/lower"][:count], file[f"{name}/upper"][:count])
-                    began = time.perf_counter()
-                    found = way(file["truth"][:count], band, first, LEVELS[options.set], draw)
-                    row["draws"].append(found | {"cpu_seconds": round(time.perf_counter() - began, 1)})
-                    replace_file(target, (json.dumps(results) + "\n").encode())
-                    print(f"draw {draw}: {shown} {found['length']:.4f} risk {found['risk']:.4f}", flush=True)
-
-
-# ---------------------------------------------------------------- the page
 
 
 def measured() -> list[dict[str, Any]]:
@@ -348,26 +259,5 @@ def _speed(figures: list[dict[str, Any]]) -> str:
     return f"{said}."
 
 
-def main() -> None:
-    """Measure, or draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("does", choices=("run", "picture"))
-    parser.add_argument("set", nargs="?", choices=LEVELS)
-    parser.add_argument("files", nargs="*")
-    parser.add_argument("--name", choices=TITLES, help="of the run, where a set has several")
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--calibration", type=int, default=512, help="images that calibrate")
-    parser.add_argument("--only", nargs="*", help="bands, such as ours-1/79")
-    parser.add_argument(
-        "--crossed", nargs="*", default=[], help="bands of ours that are also calibrated the paper's way"
-    )
-    parser.add_argument("--anew", action="store_true", help="forget what was run before, of these bands or of all")
-    options = parser.parse_args()
-    if options.does == "run":
-        run(options)
-    else:
-        show(measured(), Path(__file__).parents[1] / PICTURE)
-
-
 if __name__ == "__main__":
-    main()
+    show(measured(), Path(__file__).parents[1] / PICTURE)

@@ -1,4 +1,4 @@
-"""One call of `reproduce.gpu.end_to_end`: its images, networks that it trains, bands and arrays that it keeps."""
+"""One way of `reproduce.gpu.end_to_end`: its images, networks that it trains, bands and arrays that it keeps."""
 
 from __future__ import annotations
 
@@ -23,17 +23,12 @@ from pixelbounds.diffusion.members import Ensemble, compiled
 from pixelbounds.diffusion.posterior import in_bfloat16
 from pixelbounds.diffusion.trainer import Settings, Trained, score_matching, train, weighted_matching
 
-from . import chest
-from .coded_bands import CodedBands, codes
 from .measures import before_control, outward, psnr
-from .sets import SETS, Set, parts, unpacked
+from .sets import SETS, Set, parts, patient_parts, unpacked
 from .speed import kernels, peak, timed
+from .told import OURS, PAPER
 
 Array = np.ndarray
-OURS = 0.1  # miscoverage
-PAPER = {"ct64": 0.2, "chest512": 0.2, "chest16": 0.2} | dict.fromkeys(
-    ("faces64", "chest128", "faces128", "faces16"), 0.1
-)
 
 
 # ---------------------------------------------------------------- images
@@ -41,13 +36,17 @@ PAPER = {"ct64": 0.2, "chest512": 0.2, "chest16": 0.2} | dict.fromkeys(
 
 @dataclass(frozen=True)
 class Pictures:
-    """Images in 8 bits: those that train, that validate, and that are measured, with numbers and units of the last."""
+    """Images in 8 bits: those that train, that validate, and that are measured, with numbers and units of the last.
+
+    `learned` has the numbers of those that train.
+    """
 
     train: Array
     validation: Array
     measured: Array
     numbers: Array
     unit: Array
+    learned: Array
 
     @property
     def truth(self) -> Array:
@@ -56,20 +55,11 @@ class Pictures:
 
 
 def pictures(name: str, data: str | Path, count: int) -> Pictures:
-    """The images of a set; `count` of those that are set aside are measured."""
-    if Path(data).suffix == ".zip":
-        images, unit = unpacked(Path(data), SETS[name].channels)
-    else:
-        with np.load(data) as file:
-            images, unit = file[SETS[name].key], file["patients" if name == "chest128" else "scan"]
-    if name.startswith("chest"):
-        numbers = chest.split(unit)
-        own = numbers["train"], numbers["validation"], numbers["measured"][:count]
-    else:
-        cut = parts(unit, count)
-        own = cut.train, cut.validation, cut.measured
-    learnt, unseen, measured = own
-    return Pictures(images[learnt], images[unseen], images[measured], measured, unit[measured])
+    """The images of a set, a zip; `count` of those that are set aside are measured."""
+    images, unit = unpacked(Path(data), SETS[name].channels)
+    cut = patient_parts(unit) if name.startswith("chest") else parts(unit, count)
+    measured = cut.measured[:count]
+    return Pictures(images[cut.train], images[cut.validation], images[measured], measured, unit[measured], cut.train)
 
 
 def observe(shown: Pictures, data: Set) -> Array:
@@ -195,7 +185,8 @@ class Bench:
         return score
 
     def turn(self) -> None:
-        """Wait for the turn: what compiles at once takes turns on the GPU, and is timed alone."""
+        """Say that all is compiled, and wait for the turn on the GPU: each way is timed alone there."""
+        (self.out / "compiled").touch()
         while self.options.wait is not None and not Path(self.options.wait).exists():
             time.sleep(0.2)
         self.begin = time.monotonic()
@@ -218,7 +209,8 @@ class Bench:
             for _ in range(2):
                 score(x, level)
             self._wait()
-            print(f"sampling was compiled in {time.monotonic() - begin:.1f} s", flush=True)
+            self.figures["sampling_compiled"] = round(time.monotonic() - begin, 1)
+            print(f"sampling was compiled in {self.figures['sampling_compiled']} s", flush=True)
             self.turn()
             if self.device.type == "cuda":
                 self.figures["speed"] = self._speed(lambda: score(x, level), batch)
@@ -246,70 +238,45 @@ class Bench:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def draw(self, label: str, score: nn.Module, *, seed: int = 0, images: int | None = None, **how: Any) -> None:
-        """Draw samples of the measured images, keep bands of the first of them, and say what it took."""
-        a = PAPER[self.options.set] if label == "paper" else OURS
-        most = max(self.options.samples, *self.options.first)
-        count = len(self.shown.truth) if images is None else images
-        shape = (count, self.data.channels, *self.data.image[-2:])
-        y = torch.from_numpy(observe(self.shown, self.data)[:count].reshape(shape)).to(self.device)
-        truth = torch.from_numpy(self.shown.truth[:count].reshape(shape)).to(self.device)
+    def draw(self, label: str, score: nn.Module, **how: Any) -> None:
+        """Draw samples of the measured images, keep the arrays of an experiment, and say what it took."""
+        m, a = self.options.samples, PAPER[self.options.set] if label == "paper" else OURS
+        shape = (-1, self.data.channels, *self.data.image[-2:])
+        y = torch.from_numpy(observe(self.shown, self.data).reshape(shape)).to(self.device)
+        truth = torch.from_numpy(self.shown.truth.reshape(shape)).to(self.device)
         low, high = self.data.limits
-        reductions = {m: Reduction(calibrated_ranks(m, a)) for m in self.options.first}
-        seen: dict[str, list[Any]] = {"psnr": []} | {
-            f"{key} {m}": [] for m in reductions for key in ("missed", "fresh")
-        }
-        wanted = self.options.material and images is None
-        whole = Whole(most, PAPER[self.options.set], label, self.data.image) if wanted else None
+        reduction = Reduction(calibrated_ranks(m, a))
+        seen: dict[str, list[Tensor]] = {"psnr": [], "missed": [], "fresh": []}
+        whole = Whole(m, PAPER[self.options.set], label, self.data.image)
 
-        def reduce(draws: Tensor) -> dict[int, tuple[Array, Array]]:
-            ends = {}
-            at = len(seen["psnr"])
-            unit = (draws - low) / (high - low)
-            for m, reduction in reductions.items():
-                band = reduction(unit[:m])
-                assert band.lower is not None
-                assert band.upper is not None
-                lower, upper = band.lower.clamp(0, 1), band.upper.clamp(0, 1)
-                seen[f"missed {m}"].append(((truth[at] < lower) | (truth[at] > upper)).float().mean())
-                inside = (unit[most] >= band.lower) & (unit[most] <= band.upper)
-                seen[f"fresh {m}"].append(inside.float().mean())
-                if self.options.bands:
-                    ends[m] = codes(*(end.reshape(self.data.image).float().cpu().numpy() for end in (lower, upper)))
-            mean = unit[:most].mean(0).clamp(0, 1)
-            seen["psnr"].append(-10 * (mean - truth[at]).square().mean().log10())
-            if whole is not None:
-                whole.add(unit)
-            return ends
+        def reduce(draws: Tensor) -> None:
+            unit, x = (draws - low) / (high - low), truth[len(seen["psnr"])]
+            band = reduction(unit[:m])
+            assert band.lower is not None
+            assert band.upper is not None
+            seen["missed"].append(((x < band.lower.clamp(0, 1)) | (x > band.upper.clamp(0, 1))).float().mean())
+            seen["fresh"].append(((unit[m] >= band.lower) & (unit[m] <= band.upper)).float().mean())
+            seen["psnr"].append(-10 * (unit[:m].mean(0).clamp(0, 1) - x).square().mean().log10())
+            whole.add(unit)
 
-        kept = CodedBands(self.out, label, self.shown.numbers, self.options.per_file)
         begin = time.monotonic()
-        for ends in sample(
-            score, y, self.data.sigma_0, self.sde, samples=most + 1, seed=seed, reduce=reduce,
-            image_ids=self.shown.numbers[:count], batch=self.options.draw_batch, **how,
+        for _ in sample(
+            score, y, self.data.sigma_0, self.sde, samples=m + 1, reduce=reduce, image_ids=self.shown.numbers,
+            batch=self.options.draw_batch, **how,
         ):  # fmt: skip
-            if images is None and self.options.bands:
-                kept.add(ends)
             if time.monotonic() - self.begin > self.options.until:
-                print("the time of the call is up", flush=True)
-                break
-        kept.write()
+                raise SystemExit(f"{len(seen['psnr'])} images are drawn, and the time is up: draw fewer")
         self._wait()
-        drawn = len(seen["psnr"])
-        told: dict[str, Any] = {
-            "label": label, "seed": seed, "images": drawn, "samples": most, "miscoverage": a, **how,
-            "seconds": round((time.monotonic() - begin) * most / (most + 1), 2),
+        each, ranks = torch.stack(seen["fresh"]).double(), calibrated_ranks(m, a)
+        told = {
+            "label": label, "images": len(each), "samples": m, "miscoverage": a, **how,
+            "seconds": round((time.monotonic() - begin) * m / (m + 1), 2),
             "psnr": float(torch.stack(seen["psnr"]).mean()),
+            f"miss_rate_{m}": float(torch.stack(seen["missed"]).mean()),
+            f"coverage_{m}": float(each.mean()), f"coverage_error_{m}": float(each.std() / len(each) ** 0.5),
+            f"coverage_expected_{m}": (ranks[1] - ranks[0]) / (m + 1),
         }  # fmt: skip
-        for m in reductions:
-            told[f"miss_rate_{m}"] = float(torch.stack(seen[f"missed {m}"]).mean())
-            each = torch.stack(seen[f"fresh {m}"]).double()
-            ranks = calibrated_ranks(m, a)
-            told[f"coverage_{m}"] = float(each.mean())
-            told[f"coverage_error_{m}"] = float(each.std() / len(each) ** 0.5)
-            told[f"coverage_expected_{m}"] = (ranks[1] - ranks[0]) / (m + 1)
-        if whole is not None:
-            whole.write(self.out)
+        whole.write(self.out)
         self.figures["bands"].append(told)
         self.keep()
         print(json.dumps(told), flush=True)
@@ -353,6 +320,6 @@ class Whole:
 
 
 def write_arrays(out: Path, arrays: dict[str, Array]) -> None:
-    """A file for each array of the material, in float16."""
+    """A file for each array of the material: in float16, and labels as they are."""
     for name, x in arrays.items():
-        np.save(out / f"array-{name}.npy", x.astype(np.float16))
+        np.save(out / f"array-{name}.npy", x if x.dtype == np.uint8 else x.astype(np.float16))

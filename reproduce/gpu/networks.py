@@ -1,12 +1,12 @@
-"""Networks side by side on a GPU: rates, compiling, training for equal seconds, bands of images for development.
+"""Networks side by side on a GPU: rates, compiling, training for equal seconds, certified lengths, a run as a whole.
 
-    python -m reproduce.gpu.networks all --data local/gpu/ct64.npz --out $OUT [--seconds 45 --until 535] [NAMES]
-    python -m reproduce.gpu.networks lengths --data local/gpu/ct64.npz --out DIR     # at home, of what came back
+    python -m reproduce.gpu.networks all --data local/gpu/ct_64.zip --out $OUT [--seconds 45 --until 400] [NAMES]
 
-Each network has a process of its own; they compile at once and take turns on the GPU: all are timed before one trains.
-Then `whole` runs each from start to finish with nothing compiled before: 400 observations, 39 samples, bands in a file.
-`azula` and `diffusers` are U-nets of these packages with the widths of `small`, timed where PYTHONPATH finds them.
-Nothing here touches held-out scans: a default may follow from it. Without a GPU everything is a toy, to try it.
+Each network has a process of its own. Two compile at once; then each is timed alone, those that train do so in turn,
+and `whole` runs some from start to finish with nothing compiled before: 400 observations, 39 samples, bands in a file.
+`azula` and `diffusers` are U-nets of these packages with the widths of `small`, where PYTHONPATH finds them.
+networks.json is written after every part. Nothing here touches held-out scans: a default may follow from it. Without a
+GPU everything is a toy, to try it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+import pixelbounds as pb
 from pixelbounds.bands import calibrated_ranks
 from pixelbounds.diffusion import VESDE, Reduction, compiled, configuration, network_of, sample
 from pixelbounds.diffusion.batches import AUGMENTATIONS
@@ -34,7 +35,8 @@ from pixelbounds.diffusion.posterior import in_bfloat16
 from pixelbounds.diffusion.trainer import Settings, train, weighted_matching
 from reproduce.splits import split_images
 
-from .speed import kernels, peak, timed
+from .sets import unpacked
+from .speed import peak, timed
 
 Array = np.ndarray
 CUDA = torch.cuda.is_available()
@@ -42,14 +44,11 @@ DEVICE = "cuda" if CUDA else "cpu"
 SDE, SIGMA = VESDE(0.01, 1.0), 0.4
 SAMPLES, MISCOVERAGE, BATCH = 39, 0.1, 256 if CUDA else 8
 SHAPES = {64: 1024, 128: 256} if CUDA else {32: 8}
-NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {  # in the order in which they train
-    "lean": ("lean", {}),
-    "patches": ("lean", {"base": 128, "multipliers": (1, 2, 2), "patch": 2, "blocks": 2}),
-    "small": ("small", {}),
-    "azula": ("small", {}),  # the peers: their own U-nets with these widths
-    "diffusers": ("small", {}),
-}
-TRAINED = ("lean", "patches", "small", "azula")
+NAMES = ("lean", "small", "azula", "diffusers")  # the last two: their own U-nets with the widths of `small`
+TRAINED = ("lean", "small", "azula")
+WHOLE = (("lean", "cold"), ("lean", "warm"), ("azula", "cold"), ("small", "cold"))
+AT_ONCE = 2  # that compile
+DRAWS = 20
 
 
 class Peer(nn.Module):
@@ -83,14 +82,12 @@ def fresh(name: str) -> nn.Module:
     """The network of a name, untrained."""
     if name in ("azula", "diffusers"):
         return Peer(name, 64)
-    base, changes = NETWORKS[name]
-    return network_of(configuration(base, **({"size": 64} | changes | ({} if CUDA else {"base": 8, "size": 32}))))
+    return network_of(configuration(name, size=64) if CUDA else configuration(name, size=32, base=8))
 
 
 def pictures(file: str, count: int, whole: bool = CUDA) -> dict[str, Array]:
     """Images that train, that validate, and that are measured: those for development, with their numbers."""
-    with np.load(file) as stored:
-        images, scan = stored["ct"], stored["scan"]
+    images, scan = unpacked(Path(file), 1)
     aside = split_images(len(scan), held_out=max(768, count), tune=564, units=scan)["development"]
     others = np.setdiff1d(np.arange(len(scan)), aside)
     order = np.random.default_rng(3).permutation(np.unique(scan[others]))
@@ -103,7 +100,7 @@ def pictures(file: str, count: int, whole: bool = CUDA) -> dict[str, Array]:
 
 
 def one(name: str, options: argparse.Namespace) -> None:
-    """Compile, be timed when it is this network's turn, train, sample, keep figures and bands."""
+    """Compile, be timed when it is this network's turn, train, sample; what is found is written after every part."""
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     network = fresh(name).to(DEVICE)
@@ -112,7 +109,7 @@ def one(name: str, options: argparse.Namespace) -> None:
         nn.init.normal_(weight, std=0.05)
     fast = compiled(probe) if options.compile else probe
     shown = pictures(options.data, options.images)
-    figures: dict[str, Any] = {"name": name, "parameters": sum(x.numel() for x in probe.parameters())}
+    figures: dict[str, Any] = {"parameters": sum(x.numel() for x in probe.parameters())}
 
     def keep(mark: str, **numbers: Any) -> None:
         figures.update(numbers)
@@ -134,6 +131,7 @@ def one(name: str, options: argparse.Namespace) -> None:
         loss = weighted_matching(float((shown["train"] / np.float32(255)).std()))
         return train(network, shown["train"], loss, sde=SDE, settings=settings, validation=shown["validation"])
 
+    wait(options.work / f"compile-{name}")
     for size in SHAPES:
         begin = time.monotonic()
         evaluate(fast, size)
@@ -151,7 +149,6 @@ def one(name: str, options: argparse.Namespace) -> None:
             rate = batch / timed(partial(evaluate, fast, size), 30)
             figures |= {f"rate_{size}": rate, f"share_{size}": rate * counter.get_total_flops() / top}
         figures |= {"eager_64": SHAPES[64] / timed(lambda: evaluate(probe, 64), 5)}
-        figures |= {"kernels": kernels(lambda: evaluate(fast, 64))}
     keep("timed")
     if name not in TRAINED:
         return
@@ -161,11 +158,11 @@ def one(name: str, options: argparse.Namespace) -> None:
     probe.load_state_dict(done.network.state_dict())
     torch.save(probe.state_dict(), options.work / f"{name}.pt")
     keep("trained", seconds=done.seconds, steps=done.step, best=done.best, loss=done.loss)
-    draw(fast, shown, options.out / f"bands-{name}.npz", keep)
+    draw(fast, shown, keep)
 
 
-def draw(fast: nn.Module, shown: dict[str, Array], target: Path, keep: Any) -> None:
-    """Sample the measured images; bands in multiples of 1/2048, and how often they hold a fresh draw."""
+def draw(fast: nn.Module, shown: dict[str, Array], keep: Any) -> None:
+    """Sample the measured images: how often bands hold a fresh draw, and their certified length."""
     truth = shown["measured"].astype(np.float32) / 255
     noise = [np.random.default_rng([13, int(i)]).standard_normal(truth.shape[1:], np.float32) for i in shown["numbers"]]
     y = torch.from_numpy(truth + np.float32(SIGMA) * np.stack(noise))[:, None].to(DEVICE)
@@ -179,15 +176,26 @@ def draw(fast: nn.Module, shown: dict[str, Array], target: Path, keep: Any) -> N
         np.stack([getattr(d, part).float().cpu().numpy().reshape(truth.shape[1:]) for d in draws])
         for part in ("lower", "upper", "mean", "held_out")
     )
+    taken = round(time.monotonic() - begin, 2)
     inside = ((new >= lower) & (new <= upper)).mean((1, 2))
-    ends = np.floor(lower.clip(0, 1) * 2048).astype(np.uint16), np.ceil(upper.clip(0, 1) * 2048).astype(np.uint16)
-    np.savez_compressed(target, numbers=shown["numbers"], lower=ends[0], upper=ends[1])
     keep(
-        "done", sampling_seconds=round(time.monotonic() - begin, 2), fresh=float(inside.mean()),
+        "done", sampling_seconds=taken, fresh=float(inside.mean()), lengths=lengths(truth, pb.Band(lower, upper)),
         compiled_in_sampling=torch._dynamo.utils.counters["stats"]["unique_graphs"] - before,
         fresh_error=float(inside.std() / len(inside) ** 0.5), missed=float(((truth < lower) | (truth > upper)).mean()),
         psnr=float(-10 * np.log10(((mean.clip(0, 1) - truth) ** 2).mean((1, 2))).mean()),
     )  # fmt: skip
+
+
+def lengths(truth: Array, band: pb.Band) -> list[float]:
+    """Mean certified length at 0.05, two thirds of the images calibrating, draw by draw."""
+    found, count = [], 2 * len(truth) // 3
+    for seed in range(DRAWS if CUDA else 2):
+        fit, rest = np.split(np.random.default_rng(seed).permutation(len(truth)), [count])
+        cal = pb.calibrate(
+            truth[fit], band[fit], risk_level=0.05 if CUDA else 0.5, failure_prob=0.1, method=pb.Frontier("band")
+        )
+        found.append(float(pb.evaluate(truth[rest], cal.apply(band[rest])).mean_length))
+    return found
 
 
 def whole(name: str, options: argparse.Namespace) -> None:
@@ -205,93 +213,108 @@ def whole(name: str, options: argparse.Namespace) -> None:
     np.savez(options.work / "whole.npz", **ends)
 
 
-def wait(mark: Path, until: float = float("inf"), process: subprocess.Popen[bytes] | None = None) -> bool:
-    """Whether a mark is there, in time and before its process ends."""
-    while not mark.exists() and time.monotonic() < until and (process is None or process.poll() is None):
+def wait(mark: Path) -> None:
+    """Until a file is there."""
+    while not mark.exists():
         time.sleep(0.1)
-    return mark.exists()
+
+
+class Session:
+    """The processes of all networks, and what they found so far."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.begin, self.whole = options, time.monotonic(), {}
+        self.words = ["--data", options.data, "--work", str(options.work), "--seconds", str(options.seconds)]
+        self.words += ["--images", str(options.images)] + ([] if options.compile else ["--no-compile"])
+        self.running = {name: self.start(name) for name in options.names}
+
+    def start(self, name: str) -> subprocess.Popen[bytes]:
+        """A process that waits for its turns; its programs are its own, so that none finds another's."""
+        own = {"TORCHINDUCTOR_COMPILE_THREADS": "4", "TORCHINDUCTOR_CACHE_DIR": str(self.options.work / name)}
+        command = [sys.executable, "-m", __spec__.name, "one", name, *self.words]
+        with (self.options.work / f"{name}.log").open("w") as log:
+            return subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log)
+
+    def left(self) -> float:
+        """Seconds."""
+        return float(self.options.until - (time.monotonic() - self.begin))
+
+    def ended(self, mark: str, name: str) -> bool:
+        """Whether a part of a network is done, or its process has ended without it."""
+        return (self.options.work / f"{mark}-{name}").exists() or self.running[name].poll() is not None
+
+    def turn(self, name: str, turn: str, mark: str) -> None:
+        """Let a network do a part, and wait for it."""
+        (self.options.work / f"{turn}-{name}").touch()
+        while not self.ended(mark, name) and self.left() > 0:
+            time.sleep(0.1)
+        self.keep(f"{name} {mark}")
+
+    def keep(self, said: str) -> None:
+        """Write what there is."""
+        print(f"{self.options.until - self.left():6.1f} s: {said}", flush=True)
+        about = {"torch": torch.__version__, "commit": self.options.commit, "seconds": self.options.seconds}
+        about["device"] = torch.cuda.get_device_name() if CUDA else "cpu"
+        files = {name: self.options.work / f"{name}.json" for name in self.running}
+        found = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+        text = json.dumps({**about, "whole": self.whole, "networks": found}, indent=1)
+        (self.options.out / "networks.json").write_text(text + "\n")
 
 
 def everything(options: argparse.Namespace) -> None:
-    """Start all, and give turns: the first is alone until it has compiled, so that it is timed soon."""
-    until, running = time.monotonic() + options.until, {}
-    here = ["--data", options.data, "--out", str(options.out), "--work", str(options.work)]
-    here += ["--seconds", str(options.seconds), "--images", str(options.images)]
-    here += [] if options.compile else ["--no-compile"]
+    """Compile a few at a time, time each alone, train in turn, and run some from start to finish."""
+    session = Session(options)
+    waiting, compiling = list(options.names), []
+    while (waiting or compiling) and session.left() > 0:
+        compiling = [name for name in compiling if not session.ended("ready", name)]
+        while waiting and len(compiling) < AT_ONCE:
+            compiling.append(waiting.pop(0))
+            (options.work / f"compile-{compiling[-1]}").touch()
+        time.sleep(0.1)
+    session.keep("compiled")
+    alone = options.wait is None
+    while not alone and session.left() > options.until / 2:
+        alone = Path(options.wait).exists()
+        time.sleep(0.1)
+    session.keep("alone" if alone else "NOT alone: the queues before still hold the GPU")
     for name in options.names:
-        log = (options.work / f"{name}.log").open("w")
-        own = {"TORCHINDUCTOR_COMPILE_THREADS": "3", "TORCHINDUCTOR_CACHE_DIR": str(options.work / name)}
-        running[name] = subprocess.Popen(
-            [sys.executable, "-m", __spec__.name, "one", name, *here], env=os.environ | own, stdout=log, stderr=log
-        )
-    turns = [("ready", None), ("timed", "time"), ("done", "train")]
-    for mark, turn in turns:
-        for name, process in running.items():
-            if turn == "train" and name not in TRAINED:
-                continue
-            if turn == "train" and time.monotonic() > until - options.seconds - 15:
-                print("no time left to train", name, flush=True)
-                continue
-            if turn is not None:
-                (options.work / f"{turn}-{name}").touch()
-            there = wait(options.work / f"{mark}-{name}", until, process)
-            print(f"{options.until - until + time.monotonic():6.1f} s: {name}", mark if there else "FAILED", flush=True)
-    rows: dict[str, Any] = {}
-    for name, kind in (("lean", "cold"), ("lean", "warm"), ("small", "cold"), ("azula", "cold"), ("patches", "cold")):
-        if (options.work / f"{name}.pt").exists() and time.monotonic() < until - 15:
-            begin, cache = time.monotonic(), {"TORCHINDUCTOR_CACHE_DIR": str(options.work / f"whole-{name}")}
-            command = [sys.executable, "-m", __spec__.name, "whole", name, *here]
-            ended = subprocess.run(command, env=os.environ | cache, check=False).returncode
-            seconds = round(time.monotonic() - begin, 1) if not ended else None
-            rows |= {f"from start to finish, {kind}: {name}": seconds}
-            print(rows, flush=True)
-    for name, process in running.items():
+        session.turn(name, "time", "timed")
+    for name in options.names:
+        if name in TRAINED and session.left() > options.seconds + 15:
+            session.turn(name, "train", "done")
+    for name, process in session.running.items():
         process.kill()
-        file = options.work / f"{name}.json"
-        rows[name] = row = json.loads(file.read_text()) if file.exists() else {}
-        for key, value in row.items():
-            print(f"{name} {key}", value[:12] if key == "kernels" else value)
-        if "psnr" not in row and name in TRAINED:
-            print((options.work / f"{name}.log").read_text()[-800:])
-    (options.out / "networks.json").write_text(json.dumps(rows) + "\n")
-
-
-def lengths(options: argparse.Namespace) -> None:
-    """Mean certified length of each network's bands at 0.05, 256 images calibrating, over 6 draws."""
-    import pixelbounds as pb
-
-    shown = pictures(options.data, options.images, whole=True)
-    truth = shown["measured"].astype(np.float32) / 255
-    for file in sorted(options.out.glob("bands-*.npz")):
-        with np.load(file) as stored:
-            lower, upper = (stored[part].astype(np.float32) / 2048 for part in ("lower", "upper"))
-        found = []
-        for seed in range(6):
-            order = np.random.default_rng(seed).permutation(len(truth))
-            fit, rest = order[: 2 * len(truth) // 3], order[2 * len(truth) // 3 :]
-            cal = pb.calibrate(truth[fit], pb.Band(lower[fit], upper[fit]), risk_level=0.05, failure_prob=0.1)
-            found.append(pb.evaluate(truth[rest], cal.apply(pb.Band(lower[rest], upper[rest]))).mean_length)
-        print(file.stem, f"{np.mean(found):.4f} +- {np.std(found) / 6**0.5:.4f}")
+        if process.wait() > 0:
+            print(name, "FAILED:", (options.work / f"{name}.log").read_text()[-1500:])
+    for name, kind in WHOLE:
+        if (options.work / f"{name}.pt").exists() and session.left() > 15:
+            begin, cache = time.monotonic(), {"TORCHINDUCTOR_CACHE_DIR": str(options.work / f"whole-{name}")}
+            command = [sys.executable, "-m", __spec__.name, "whole", name, *session.words]
+            ended = subprocess.run(command, env=os.environ | cache, check=False).returncode
+            session.whole |= {f"{name}, {kind}": None if ended else round(time.monotonic() - begin, 1)}
+            session.keep(f"whole {name}, {kind}")
+    print(json.dumps(json.loads((options.out / "networks.json").read_text()))[:8000])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("does", choices=("all", "one", "whole", "lengths"))
-    parser.add_argument("names", nargs="*", default=list(NETWORKS))
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("does", choices=("all", "one", "whole"))
+    parser.add_argument("names", nargs="*", default=list(NAMES))
+    parser.add_argument("--data", required=True, help="the zip of ct64")
+    parser.add_argument("--out", type=Path, default=Path(), help="for networks.json")
     parser.add_argument("--work", type=Path, default=Path("/tmp/networks"))
-    parser.add_argument("--seconds", type=float, default=45)
+    parser.add_argument("--seconds", type=float, default=45, help="to train each")
     parser.add_argument("--images", type=int, default=384)
-    parser.add_argument("--until", type=float, default=535)
+    parser.add_argument("--until", type=float, default=400, help="seconds after which nothing is begun")
+    parser.add_argument("--wait", help="time nothing before this file is there, or half of the time is over")
+    parser.add_argument("--commit", default="")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
     options.work.mkdir(parents=True, exist_ok=True)
-    if options.does in ("one", "whole"):
-        {"one": one, "whole": whole}[options.does](options.names[0], options)
+    if options.does == "all":
+        everything(options)
     else:
-        {"all": everything, "lengths": lengths}[options.does](options)
+        {"one": one, "whole": whole}[options.does](options.names[0], options)
 
 
 if __name__ == "__main__":

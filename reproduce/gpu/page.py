@@ -1,14 +1,14 @@
 """What was measured on the GPU, for docs/research/gpu.md (`python -m benchmarks.pages`).
 
 Reads what the makers of the materials of `python -m reproduce` said (benchmarks/results/reproduce), speed_gpu.json
-(from `speed`) and cpu_sampling.json.
+(measured at commit 600536b by a program of the history) and cpu_sampling.json.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.pages import made, result, where
+from benchmarks.pages import RESULTS, made, result, where
 from pixelbounds.bands import calibrated_ranks
 
 PAGE = "docs/research/gpu.md"
@@ -16,6 +16,8 @@ SETS = {
     "faces64": "faces, 64 x 64, sigma_0 = 1 in [-1, 1]",
     "ct64": "abdominal CT, 64 x 64, sigma_0 = 0.4 in [0, 1]",
     "chest128": "chest CT, 128 x 128, sigma_0 = 0.3 in [0, 1]",
+    "faces128": "faces, 128 x 128 x 3, sigma_0 = 1 in [-1, 1]",
+    "chest512": "chest CT, 512 x 512, sigma_0 = 0.4 in [0, 1]",
 }
 
 
@@ -101,7 +103,7 @@ def speed(found: dict[str, Any]) -> str:
     """One paragraph on how fast it is."""
     s = found["sampling"]
     return (
-        f"Speed (`python -m reproduce.gpu.speed`, one run, {found['device']}, torch {found['torch']}, "
+        f"Speed (NCSN++, one run, {found['device']}, torch {found['torch']}, "
         f"{found['parameters'] / 1e6:.1f}M parameters, {found['flops_per_evaluation'] / 1e9:.2f} GFLOP an evaluation): "
         f"with `--compile` the shipped path evaluates the network {s['evaluations_per_second']:,.0f} times a second, "
         f"{s['ratio']:.1f} times as often as the plain fp32 eager loop of Algorithm 3 "
@@ -122,7 +124,7 @@ def cpu(found: dict[str, Any]) -> str:
 
 
 def text() -> str:
-    found = {name: made(name) for name in SETS}
+    found = {name: made(name) for name in SETS if name in {path.stem for path in RESULTS}}
     parts = [
         *trained(found),
         "",

@@ -1,11 +1,10 @@
 """Chest CT from four times fewer projections, with promises for lung and heart: one call of a GPU, the rest at home.
 
-    python -m reproduce.gpu.chest images --data local/gpu/chest128.npz                       # at home: what travels
-    python -m reproduce.gpu.projections run --data local/gpu/chest128.npz --out $OUT         # on the GPU
-    python -m reproduce.gpu.projections collect --data local/gpu/chest128.npz --out DIR      # at home
+    python -m reproduce.gpu.projections run --data chest_128.zip --out $OUT         # on the GPU
+    python -m reproduce.gpu.projections collect --data chest_128.zip --out DIR      # at home
 
 Parallel beams from a quarter of as many angles as a slice has pixels along a side. A score network learns slices of the
-training patients of `reproduce.gpu.chest`; `--start` names one that was trained to denoise, and trains it further
+training patients of `reproduce.gpu.sets`; `--start` names one that was trained to denoise, and trains it further
 over the whole range of noise. Slices of the measured patients are drawn in a random order, a block at a time, until the
 call's time is up; the steps of the sampler are as many as that time allows for `--images` of them. What comes back is
 float16, ends outward, in files of at most 16 MiB, written after every block. torch, numpy, numba and safetensors are
@@ -24,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .chest import split
 from .parcels import Kept, brought
+from .sets import Parts, organs_of, patient_parts, unpacked
 
 if TYPE_CHECKING:
     from pixelbounds.problems import Problem
@@ -79,9 +78,8 @@ def run(options: argparse.Namespace) -> None:
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with np.load(options.data) as file:
-        images, patients = file["images"], file["patients"]
-    numbers = split(patients)
+    images, patients = unpacked(Path(options.data), 1)
+    numbers = patient_parts(patients)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     sde = VESDE(SIGMA_MIN, options.sigma_max)
@@ -95,11 +93,11 @@ def run(options: argparse.Namespace) -> None:
     }  # fmt: skip
     print(json.dumps({key: value for key, value in figures.items() if key != "curve"}), flush=True)
     (out / "figures.json").write_text(json.dumps(figures) + "\n")
-    draw(options, score, sde, images, numbers["measured"], Kept(out, figures), begin, device)
+    draw(options, score, sde, images, numbers.measured, Kept(out, figures), begin, device)
 
 
 def fitted(
-    options: argparse.Namespace, images: Array, numbers: dict[str, Array], sde: Any, device: Any
+    options: argparse.Namespace, images: Array, numbers: Parts, sde: Any, device: Any
 ) -> tuple[Any, dict[str, Any]]:
     """A network of all levels of noise, ready to draw with, and the figures of its training."""
     import torch
@@ -109,7 +107,7 @@ def fitted(
     from pixelbounds.diffusion.checkpoint import load_network
     from pixelbounds.diffusion.trainer import Settings, train, weighted_matching
 
-    known = images[numbers["train"]]
+    known = images[numbers.train]
     spread = float((known.astype(np.float32) / 255).std())
     if options.start:
         network, _, _ = load_network(options.start, kind="score", device=device)
@@ -122,14 +120,14 @@ def fitted(
     curve: list[dict[str, Any]] = []
     done = train(
         network.train().requires_grad_(), known, weighted_matching(spread), sde=sde, settings=settings,
-        limits=(0.0, 1.0), device=device, validation=images[numbers["validation"]], progress=curve.append,
+        limits=(0.0, 1.0), device=device, validation=images[numbers.validation], progress=curve.append,
     )  # fmt: skip
     score = done.network.to(device, memory_format=torch.channels_last).eval().requires_grad_(False)
     return score, {
         "network": options.network, "parameters": sum(x.numel() for x in network.parameters()),
         "started": bool(options.start), "train_steps": done.step, "train_seconds": round(done.seconds, 1),
         "best_step": done.best, "best_loss": done.loss, "trivial_loss": done.trivial,
-        "slices": {name: len(x) for name, x in numbers.items()},
+        "slices": {name: len(x) for name, x in vars(numbers).items()},
         "curve": [[x["step"], round(x["loss"], 5), round(x["validation"], 5)] for x in curve if "validation" in x],
     }  # fmt: skip
 
@@ -212,10 +210,11 @@ def collect(options: argparse.Namespace) -> None:
     from benchmarks.__main__ import machine
 
     found, figures = brought(Path(options.out))
-    with np.load(options.data) as file:
-        images, labels, patients = (file[name] for name in ("images", "labels", "patients"))
-    numbers = found["numbers"]
-    if np.isin(numbers, split(patients)["measured"]).sum() < len(numbers) or len(set(numbers.tolist())) < len(numbers):
+    images, patients = unpacked(Path(options.data), 1)
+    labels, numbers = organs_of(Path(options.data)), found["numbers"]
+    if np.isin(numbers, patient_parts(patients).measured).sum() < len(numbers) or len(set(numbers.tolist())) < len(
+        numbers
+    ):
         raise SystemExit(f"{options.out} holds slices that are not measured, or twice; was it another split?")
     truth, organs = images[numbers].astype(np.float32) / 255, labels[numbers]
     regions = {name: organs == value for name, value in ORGANS.items()}
@@ -355,7 +354,7 @@ def main() -> None:
     """Run, collect, or draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("does", choices=("run", "collect", "picture"))
-    parser.add_argument("--data", help="the npz of slices")
+    parser.add_argument("--data", help="the zip of slices")
     parser.add_argument("--out", default=".", help="folder for what comes back")
     parser.add_argument("--start", help="run: a network to train further, .safetensors; default: a fresh one")
     parser.add_argument("--network", default="small")

@@ -1,12 +1,13 @@
-"""The sets of pictures that travel to a GPU: python -m reproduce.gpu.sets FOLDER [SOURCES] writes an npz of each.
+"""The sets of pictures that travel to a GPU, as the zips that they are, and who trains and who is measured.
 
-Their split is that of `python -m reproduce`: measured are held-out scans, which tuned nothing.
+The split of scans is that of `python -m reproduce`: measured are held-out scans, which tuned nothing. Patients of the
+chest are split: some train, some say where the training is best, and slices of all others are measured, in a random
+order, so that the first of them are a random part.
 """
 
 from __future__ import annotations
 
 import io
-import sys
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,6 @@ Array = np.ndarray
 class Set:
     """What is known of a set of images; sigma_0 is a deviation."""
 
-    key: str
     limits: tuple[float, float]
     sigma_max: float
     sigma_0: float
@@ -37,44 +37,42 @@ class Set:
         return (self.size,) * 2 if self.channels == 1 else (self.channels, self.size, self.size)
 
 
+TRAINING, VALIDATION = 50, 6  # patients of 90; the others are measured
+
 SETS = {
-    "ct64": Set("ct", (0.0, 1.0), 1.0, 0.4),
-    "faces64": Set("faces", (-1.0, 1.0), 90.0, 1.0),
-    "faces128": Set("faces", (-1.0, 1.0), 90.0, 1.0, 128, 3, {"multipliers": (1, 1, 2, 4, 4)}),
-    "chest128": Set("images", (0.0, 1.0), 1.0, 0.3, 128),
-    "chest512": Set("images", (0.0, 1.0), 1.0, 0.4, 512, 1, {"multipliers": (1, 1, 2, 4, 4), "patch": 2}),
-    "faces16": Set("faces", (-1.0, 1.0), 90.0, 1.0, 16, 3, {"base": 8, "multipliers": (1, 2)}),  # to try a session with
-    "chest16": Set("images", (0.0, 1.0), 1.0, 0.4, 16, 1, {"base": 8, "multipliers": (1, 2)}),
+    "ct64": Set((0.0, 1.0), 1.0, 0.4),
+    "faces64": Set((-1.0, 1.0), 90.0, 1.0),
+    "faces128": Set((-1.0, 1.0), 90.0, 1.0, 128, 3, {"multipliers": (1, 1, 2, 4, 4)}),
+    "chest128": Set((0.0, 1.0), 1.0, 0.3, 128),
+    "chest512": Set((0.0, 1.0), 1.0, 0.4, 512, 1, {"multipliers": (1, 1, 2, 4, 4), "patch": 2}),
+    "faces16": Set((-1.0, 1.0), 90.0, 1.0, 16, 3, {"base": 8, "multipliers": (1, 2)}),  # to try a session with
+    "chest16": Set((0.0, 1.0), 1.0, 0.4, 16, 1, {"base": 8, "multipliers": (1, 2)}),
 }
 
 
 # ---------------------------------------------------------------- images
 
 
-def pack(path: Path, sources: Path) -> None:
-    """Pictures and the scan of each into an npz of 8 bits: a folder is a scan, faces stand alone."""
-    from pixelbounds.formats.opener import open_images
-
-    for name, file in (("ct64", "ct_64.zip"), ("faces64", "faces_64.zip")):
-        images = open_images(str(sources / file))
-        units = np.arange(len(images)) if images.units is None else np.unique(images.units, return_inverse=True)[1]
-        target = path / f"{name}.npz"
-        arrays: dict[str, Any] = {SETS[name].key: np.asarray(images.pixels[:]), "scan": units.astype(np.int32)}
-        np.savez_compressed(target, **arrays)
-        print(target, len(images), "images of", len(np.unique(units)), "units")
-
-
 def unpacked(path: Path, channels: int) -> tuple[Array, Array]:
     """Pictures of a zip in 8 bits, colours first, and the folder (patient) of each, or a number where there is one."""
-    from PIL import Image
-
     mode = "L" if channels == 1 else "RGB"  # WebP has no grey
-    with zipfile.ZipFile(path) as zipped:
-        names = [x for x in sorted(zipped.namelist()) if not x.endswith("/") and "/labels/" not in x]
-        images = np.stack([np.asarray(Image.open(io.BytesIO(zipped.read(x))).convert(mode)) for x in names])
+    names, images = _read(path, mode)
     folders = [x.rsplit("/", 1)[0] for x in names]
     units = np.unique(folders, return_inverse=True)[1] if len(set(folders)) > 1 else np.arange(len(names))
     return (images if images.ndim == 3 else np.ascontiguousarray(images.transpose(0, 3, 1, 2))), units
+
+
+def organs_of(path: Path) -> Array:
+    """The labels of a zip of chests, in the order of its pictures: 0 none, 1 trachea, 2 heart, 3 lung."""
+    return _read(path, "L", labels=True)[1]
+
+
+def _read(path: Path, mode: str, labels: bool = False) -> tuple[list[str], Array]:
+    from PIL import Image
+
+    with zipfile.ZipFile(path) as zipped:
+        names = [x for x in sorted(zipped.namelist()) if not x.endswith("/") and ("/labels/" in x) == labels]
+        return names, np.stack([np.asarray(Image.open(io.BytesIO(zipped.read(x))).convert(mode)) for x in names])
 
 
 @dataclass(frozen=True)
@@ -95,5 +93,10 @@ def parts(scan: Array, count: int) -> Parts:
     return Parts(usual["train"], usual["tune"], np.sort(chosen))
 
 
-if __name__ == "__main__":
-    pack(Path(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else "/work/shared/data"))
+def patient_parts(patients: Array) -> Parts:
+    """The split of chests by patient; those that are measured in a random order."""
+    everyone = np.random.default_rng(11).permutation(np.unique(patients))
+    share = len(everyone) / 90
+    cuts = np.split(everyone, [round(TRAINING * share), round((TRAINING + VALIDATION) * share)])
+    first, second, others = (np.flatnonzero(np.isin(patients, who)) for who in cuts)
+    return Parts(first, second, np.random.default_rng(12).permutation(others))

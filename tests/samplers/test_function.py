@@ -245,8 +245,8 @@ def test_from_a_function_to_a_page_in_ten_lines_and_in_two_commands(tmp_path, mo
     assert "<script" in Path("report.html").read_text()
     np.save("observations.npy", observations)
     np.save("truth.npy", truth)
-    commands = [line for line in docs.splitlines() if line.startswith("pixelbounds ") and "mine:sampler" in line]
-    commands += [line for line in docs.splitlines() if line.startswith("pixelbounds calibrate truth.npy run.zarr")][-1:]
+    starts = "pixelbounds sample mine.samplers:sampler", "pixelbounds calibrate truth.npy run.zarr"
+    commands = [line.replace("mine.samplers:", "mine:") for line in docs.splitlines() if line.startswith(starts)]
     assert len(commands) == 2
     for line in commands:
         words = line.partition("#")[0].split()[1:]

@@ -257,6 +257,10 @@ def test_a_structured_report_says_what_each_structure_comes_to(tmp_path):
             (reference,) = group.referenced_segment[0].ReferencedSOPSequence
             assert reference.ReferencedSOPInstanceUID == drawn.SOPInstanceUID
             assert reference.ReferencedSegmentNumber == number
+    if shutil.which("dsr2html"):  # a viewer that shows what each number is called
+        page = subprocess.run(["dsr2html", scan / "report.dcm"], capture_output=True, text=True).stdout
+        assert page.count("Promised on average: images that miss more than 20%, at most") == 1
+        assert page.count("Mean lower end of closed intervals") == 3
     items = report.CurrentRequestedProcedureEvidenceSequence[0].ReferencedSeriesSequence
     referred = {x.ReferencedSOPInstanceUID for item in items for x in item.ReferencedSOPSequence}
     sources = {x.SOPInstanceUID for x in images.geometry.scans[0].header}

@@ -78,7 +78,14 @@ def write_structured_report(
         evidence=evidence, content=content, is_complete=True, instance_number=1,
         sop_instance_uid=uid_of(common["series_instance_uid"], "0"), **common,
     )  # fmt: skip
+    data.walk(_separate)
     maps.save(data, part, folder.parent / "report.dcm")
+
+
+def _separate(_: Any, element: Any) -> None:
+    """Rows, not running text, in which viewers (DCMTK's) leave out what each number is called."""
+    if element.keyword == "ContinuityOfContent":
+        element.value = "SEPARATE"
 
 
 def _promised(promises: Sequence[CertifiedPromise], structure: str | None) -> list[Any]:

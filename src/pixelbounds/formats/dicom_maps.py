@@ -45,7 +45,7 @@ _REFERENCES = ("ReferencedSeriesSequence", "SourceImageSequence", "StudiesContai
 REMOVED = "pixelbounds: identifiers left out, UIDs kept"
 _NO_UNIT = "US"  # as DICOM says unspecified
 MASKS = ("trusted", "outer", "inner")  # parts that are segmentations
-UCUM = {"HU": ("[hnsf'U]", "Hounsfield unit"), "": ("1", "no units")}
+_UCUM = {"HU": ("[hnsf'U]", "Hounsfield unit"), "": ("1", "no units")}
 _WINDOW = "window of the images"
 _GIVEN = ("SEMIAUTOMATIC", "not known: structures as they were given", "not known")  # who drew a segment, and how
 _CUT = " ... CUT: the whole text is in ImageComments, or in the algorithm of the report"
@@ -203,6 +203,12 @@ def uid_of(*about: str) -> Any:
     return needed("pydicom.uid").generate_uid(entropy_srcs=["pixelbounds", *about])
 
 
+def ucum(unit: str) -> tuple[str, str, str]:
+    """Value, scheme and meaning of a unit of measure, for `concept`."""
+    value, meaning = _UCUM.get(unit, (unit[:16], unit))
+    return value, "UCUM", meaning
+
+
 def concept(value: str, scheme: str, meaning: str) -> Any:
     """A coded concept."""
     return needed("highdicom.sr").CodedConcept(value, scheme, meaning)
@@ -338,9 +344,8 @@ def _without_chance(data: Any, maps: MapsOfScan) -> Any:
 def _parametric(maps: MapsOfScan, part: Part, order: int) -> Any:
     highdicom, common = needed("highdicom"), _of_frames(maps, part, order)
     frames = part.values.astype(np.float32)
-    value, meaning = UCUM.get(part.unit, (part.unit[:16], part.unit))
     mapping = highdicom.pm.RealWorldValueMapping(
-        part.name.upper(), common["content_description"], concept(value, "UCUM", meaning),
+        part.name.upper(), common["content_description"], concept(*ucum(part.unit)),
         (float(frames.min()), float(frames.max())), slope=1.0, intercept=0.0,
         quantity_definition=concept(part.name, SCHEME, common["content_description"]),  # which 3D Slicer asks for
     )  # fmt: skip

@@ -19,7 +19,7 @@ from ..calibration.text import more_than
 from ..calibration.words import level_in_words
 from ..images.library import Array
 from ..storage.version import VERSION
-from .dicom_maps import SCHEME, SEPARATOR, UCUM, MapsOfScan, Part, concept, segmentation, uid_of
+from .dicom_maps import SCHEME, SEPARATOR, MapsOfScan, Part, concept, segmentation, ucum, uid_of
 from .scans import FormatError, needed
 
 _MEANS = {"lower": "Mean lower end", "upper": "Mean upper end", "length": "Mean interval length"}
@@ -98,9 +98,24 @@ def _promised(promises: Sequence[CertifiedPromise], structure: str | None) -> li
             if promise.kind == "tail":
                 code, what = f"tail-{promise.above:g}"[:16], f"images that miss {more_than(promise.above)}"
             elif promise.kind == "loss":
-                what, value, unit = "loss", promise.at_most, ("1", "UCUM", "no units")
-            name = concept(code, SCHEME, f"Promised on average: {what}, at most")
-            rows.append(needed("highdicom.sr").Measurement(name, value, concept(*unit)))
+                what, value, unit = "loss", promise.at_most, ucum("")
+            rows.append(_row(code, f"Promised on average: {what}, at most", value, unit))
+    return rows
+
+
+def _measurements(maps: MapsOfScan, mask: Array, objects: Mapping[str, Any]) -> list[Any]:
+    """How many voxels a mask has, how many of them have an open end, and means over the others."""
+    parts = {part.name: part for part in maps.parts}
+    closed = mask & ~np.asarray(parts["length"].open)
+    voxels, inside = int(mask.sum()), int(closed.sum())
+    rows = [_row("voxels", "Number of voxels", voxels, ("{voxels}", "UCUM", "voxels"))]
+    if voxels:
+        share = 100 * (voxels - inside) / voxels
+        rows.append(_row("open", "Share of voxels with an end beyond the window", _digits(share), _PERCENT))
+    for name, meaning in _MEANS.items() if inside else ():
+        part, what = parts[name], f"{meaning} of closed intervals"
+        mean = _digits(part.values[closed].mean(dtype=np.float64))
+        rows.append(_row(f"mean-{name}", what, mean, ucum(part.unit), objects[name]))
     return rows
 
 
@@ -108,23 +123,7 @@ def _digits(value: float) -> float:
     return float(f"{value:.5g}")  # more of them would say what nobody measured
 
 
-def _measurements(maps: MapsOfScan, mask: Array, objects: Mapping[str, Any]) -> list[Any]:
-    """How many voxels a mask has, how many of them have an open end, and means over the others."""
+def _row(code: str, meaning: str, value: float, unit: tuple[str, str, str], *images: Any) -> Any:
     sr = needed("highdicom.sr")
-    parts = {part.name: part for part in maps.parts}
-    closed = mask & ~np.asarray(parts["length"].open)
-    voxels, inside = int(mask.sum()), int(closed.sum())
-    count = concept("{voxels}", "UCUM", "voxels")
-    rows = [sr.Measurement(concept("voxels", SCHEME, "Number of voxels"), voxels, count)]
-    if voxels:
-        share = concept("open", SCHEME, "Share of voxels with an end beyond the window")
-        rows.append(sr.Measurement(share, _digits(100 * (voxels - inside) / voxels), concept(*_PERCENT)))
-    for name, meaning in _MEANS.items():
-        if not inside:
-            continue
-        value, unit = UCUM.get(parts[name].unit, (parts[name].unit[:16], parts[name].unit))
-        image = sr.SourceImageForMeasurement.from_source_image(objects[name])
-        mean = _digits(parts[name].values[closed].mean(dtype=np.float64))
-        what = concept(f"mean-{name}", SCHEME, f"{meaning} of closed intervals")
-        rows.append(sr.Measurement(what, mean, concept(value, "UCUM", unit), referenced_images=[image]))
-    return rows
+    sources = [sr.SourceImageForMeasurement.from_source_image(image) for image in images]
+    return sr.Measurement(concept(code, SCHEME, meaning), value, concept(*unit), referenced_images=sources or None)

@@ -12,7 +12,7 @@ from pixelbounds.execution.runner import Progress, silent
 from pixelbounds.formats.nifti import find_scans, nifti_files, read_nifti
 from pixelbounds.formats.scans import ABDOMEN, FormatError, Geometry, Images, Window, check_window, slice_name
 
-from .cache import cached
+from .cache import cached, central
 
 _CASE = re.compile(r"(Case_\d+)_0000\.nii(\.gz)?")
 
@@ -41,7 +41,7 @@ def abdomen(
     double = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if double:
         raise FormatError(f"{folder} holds {min(double)} twice; remove one")
-    scans = find_scans(cases, names, size)
+    scans = find_scans(cases, names)
     counts = [scan.stop - scan.start for scan in scans]
     plane = scans[0].plane if size is None else (size, size)
     about = {
@@ -52,7 +52,7 @@ def abdomen(
     }
     pixels = cached(
         Path(cache), about, counts, plane, "float32",
-        lambda part: read_nifti(cases[part], window=window, size=size).pixels, progress,
+        lambda part: central(read_nifti(cases[part], window=window).pixels, size), progress,
     )  # fmt: skip
     labels = tuple(slice_name(name, k) for name, count in zip(names, counts, strict=True) for k in range(count))
-    return Images(pixels, labels, np.repeat(names, counts), Geometry(scans, window))
+    return Images(pixels, labels, np.repeat(names, counts), Geometry(scans, window) if size is None else None)

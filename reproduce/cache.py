@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from PIL import Image
 
 from pixelbounds.execution.runner import Progress, silent
 from pixelbounds.formats.scans import FormatError
@@ -61,3 +62,19 @@ def _opened(path: Path, about: Mapping[str, Any]) -> Any:
             f"{path} was made of other images or settings ({', '.join(wrong)}); delete it, or name another"
         )
     return images
+
+
+def central(pixels: Array, size: int | None, crop: int | None = None) -> Array:
+    """The central square (of side `crop`, the largest by default) as (..., size, size): bilinear, with antialiasing."""
+    if size is None:
+        return pixels
+    extent = pixels.shape[-2:]
+    side = min(extent) if crop is None else crop
+    if side > min(extent):
+        raise FormatError(f"an image of {extent[0]} x {extent[1]} has no square of {side}; crop less")
+    top, left = ((x - side) // 2 for x in extent)
+    cut = np.ascontiguousarray(pixels[..., top : top + side, left : left + side])
+    if side == size:
+        return cut
+    planes = (Image.fromarray(x).resize((size, size), Image.Resampling.BILINEAR) for x in cut.reshape(-1, side, side))
+    return np.stack([np.asarray(x) for x in planes]).reshape(*pixels.shape[:-2], size, size)

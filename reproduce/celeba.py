@@ -14,7 +14,7 @@ from pixelbounds.formats.scans import FormatError, Images
 from pixelbounds.images.checks import check_choice, check_count
 from pixelbounds.images.library import Array
 
-from .cache import cached
+from .cache import cached, central
 
 _PARTS = {"train": "0", "valid": "1", "test": "2"}
 _BLOCK = 512  # pictures that are read and cached together
@@ -78,7 +78,7 @@ def _names(folder: Path, code: str, part: str) -> list[str]:
 def _face(file: Path, size: int, crop: int) -> Array:
     if not file.is_file():
         raise FormatError(f"{file} is in the partition but not in the folder; unpack img_align_celeba.zip again")
-    ((_, pixels),) = pages(file, str(file), size, crop)
+    ((_, pixels),) = pages(file, str(file))
     if pixels.shape[0] != 3 or pixels.ndim != 3:
         raise FormatError(f"{file} is grey; CelebA is in colour: use the published images")
-    return pixels
+    return central(pixels, size, crop)

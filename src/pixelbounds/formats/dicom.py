@@ -22,10 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.runner import Progress, silent
 from ..images.library import Array
-from .nifti import names_and_units, resized_affine, windowed_slices
-from .scans import FormatError, Geometry, Images, Scan, Window, check_allowed, needed, usual_window
+from .nifti import images_of_scans
+from .scans import FormatError, Images, Scan, Window, check_allowed, needed, usual_window
 
 _FLAT = 1e-9  # cubic millimetres of a voxel that has none
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
@@ -49,10 +48,7 @@ def dicom_files(path: Path, part: str | None = None) -> list[Path]:
     return sorted(x for x in files if x.is_file() and not x.name.startswith(".") and is_dicom(x))
 
 
-def read_dicom(
-    path: Path, *, window: Window | str | None, clip: bool = True, size: int | None = None, part: str | None = None,
-    progress: Progress = silent,
-) -> Images:  # fmt: skip
+def read_dicom(path: Path, *, window: Window | str | None, clip: bool = True, part: str | None = None) -> Images:
     """Slices (n, h, w) of all series at a path; the patient is the unit, or the series where no patient is named."""
     files = dicom_files(path, part)
     series: dict[str, list[tuple[Path, Any]]] = {}
@@ -67,7 +63,7 @@ def read_dicom(
         ordered += [file for file, _ in slices]
         headers = tuple(header for _, header in slices)
         plane = int(headers[0].Rows), int(headers[0].Columns)
-        affine = resized_affine(_affine(headers), *plane, size)
+        affine = _affine(headers)
         if not np.isfinite(affine).all() or abs(np.linalg.det(affine)) < _FLAT:
             raise FormatError(f"{slices[0][0]}: how the slices lie in space is not stated; correct the header")
         inverted = window is not None and headers[0].PhotometricInterpretation == "MONOCHROME1"
@@ -75,12 +71,11 @@ def read_dicom(
     unit = _unit(scans)
     modality = str(scans[0].header[0].get("Modality", "") or "without a Modality")
     window = usual_window(path, window, unit, f"DICOM {modality}, not CT in Hounsfield units")
-    pixels, clipped = windowed_slices(path, scans, enumerate(map(_values, ordered)), window, clip, size, progress)
     patients = [str(scan.header[0].get("PatientID", "") or "") for scan in scans]
     owners = [patient or scan.name for patient, scan in zip(patients, scans, strict=True)]
     unit_name = "patient" if all(patients) else "unit" if any(patients) else "scan"
-    geometry = Geometry(tuple(scans), window, unit, clipped)
-    return Images(pixels, *names_and_units(scans, owners), geometry, unit_name)
+    planes = enumerate(map(_values, ordered))
+    return images_of_scans(path, scans, planes, owners, unit_name, window, unit, clip=clip)
 
 
 def _unit(scans: list[Scan]) -> str:

@@ -178,10 +178,9 @@ def header_of(scan: Scan, k: int) -> Any:
 def _put_in_place(data: Any, scan: Scan, k: int, shape: tuple[int, ...]) -> None:
     """Position, orientation and spacing of slice k: word for word those of the source, or from the affine."""
     header = header_of(scan, k)
-    if shape == scan.plane:
-        for word in _PLACE:
-            if word in header:
-                data[word] = copy(header[word])
+    for word in _PLACE:
+        if word in header:
+            data[word] = copy(header[word])
     lps = np.diag([-1.0, -1.0, 1.0]) @ scan.affine[:3]
     steps = np.linalg.norm(lps[:, :3], axis=0)  # between slices, rows and columns
     if "ImagePositionPatient" not in data or "ImageOrientationPatient" not in data:
@@ -250,9 +249,8 @@ def _capture(maps: MapsOfScan, part: Part, k: int, plane: Array, common: dict[st
         patient_orientation=tuple("RAF"[a] if d[a] < 0 else "LPH"[a] for d, a in zip(directions, axes, strict=True)),
         **common,
     )  # fmt: skip
-    as_stored = bool(header) and plane.shape == maps.scan.plane  # then nothing is said of place that the scan does not
-    for element in source:
-        if as_stored and element.keyword in _PLACE and element.keyword not in header:
+    for element in source:  # nothing is said of place that the scan does not say
+        if header and element.keyword in _PLACE and element.keyword not in header:
             continue
         if element.tag not in image or element.keyword == "Modality":
             image[element.tag] = copy(element)

@@ -18,11 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.runner import Progress, silent
 from ..images.library import Array
 from ..images.measure import Measure
 from .dicom_maps import Part
-from .pictures import central, square
 from .scans import (
     FormatError,
     Geometry,
@@ -57,58 +55,45 @@ def nifti_files(path: Path) -> list[Path]:
     return sorted(x for x in files if x.is_file())
 
 
-def read_nifti(
-    path: Path, *, window: Window | str | None, clip: bool = True, size: int | None = None, progress: Progress = silent
-) -> Images:
+def read_nifti(path: Path, *, window: Window | str | None, clip: bool = True) -> Images:
     """Axial slices (n, h, w) of a volume, or of all volumes in a folder; a volume, or its sub-folder, is a unit."""
     files = nifti_files(path)
     shown = [x.relative_to(path).as_posix() if path.is_dir() else x.name for x in files]
-    scans = find_scans(files, [stem(x) for x in shown], size)
+    scans = find_scans(files, [stem(x) for x in shown])
     owners = [stem(x) for x in first_folders(shown)]
     unit_name = "scan" if len(set(owners)) == len(owners) else "folder"
     window = usual_window(path, window, "", "NIfTI, which names no unit")
     planes = chain.from_iterable(_planes(file, scan) for file, scan in zip(files, scans, strict=True))
-    pixels, clipped = windowed_slices(path, scans, planes, window, clip, size, progress)
-    return Images(pixels, *names_and_units(scans, owners), Geometry(scans, window, "", clipped), unit_name)
+    return images_of_scans(path, scans, planes, owners, unit_name, window, clip=clip)
 
 
-def names_and_units(scans: Sequence[Scan], owners: Sequence[str]) -> tuple[tuple[str, ...], Array]:
-    """The name and the unit of each slice of some scans: whom each scan belongs to is given."""
-    counts = [scan.stop - scan.start for scan in scans]
-    names = (slice_name(scan.name, k) for scan, count in zip(scans, counts, strict=True) for k in range(count))
-    return tuple(names), np.repeat(owners, counts)
-
-
-def windowed_slices(
-    path: Path, scans: Sequence[Scan], planes: Iterable[tuple[int, Array]], window: Window | None, clip: bool,
-    size: int | None, progress: Progress,
-) -> tuple[Array, float | None]:  # fmt: skip
-    """Slices (n, h, w) of some scans, float32, whose numbers and values come as `planes`: windowed, then cropped; and
-    the share of the values that was clipped.
+def images_of_scans(
+    path: Path, scans: Sequence[Scan], planes: Iterable[tuple[int, Array]], owners: Sequence[str], unit_name: str,
+    window: Window | None, unit: str = "", *, clip: bool,
+) -> Images:  # fmt: skip
+    """Slices (n, h, w) of some scans, float32, through a window; their numbers and values come as `planes`, and
+    `owners` says whom each scan belongs to.
     """
     for scan in scans:
-        if size is None and scan.plane != scans[0].plane:
+        if scan.plane != scans[0].plane:
             here, first = (f"{height} x {width}" for height, width in (scan.plane, scans[0].plane))
-            raise FormatError(
-                f"{scan.name} has slices of {here}, {scans[0].name} of {first}; give a size to bring them to one, or "
-                "read them apart"
-            )
-    shape = (scans[-1].stop, *(scans[0].plane if size is None else (size, size)))
+            raise FormatError(f"{scan.name} has slices of {here}, {scans[0].name} of {first}; read them apart")
+    counts = [scan.stop - scan.start for scan in scans]
+    shape = (sum(counts), *scans[0].plane)
     check_allowed(4 * prod(shape), f"the slices of {path} add up")
-    inverted = np.repeat([scan.inverted for scan in scans], [scan.stop - scan.start for scan in scans])
+    inverted = np.repeat([scan.inverted for scan in scans], counts)
     pixels = np.empty(shape, np.float32)
-    clipped = total = 0
-    for finished, (number, values) in enumerate(planes, 1):
+    clipped = 0
+    for number, values in planes:
         if window is not None and clip:
             clipped += int(np.count_nonzero(np.abs(values.astype(np.float64) - window[1]) > window[0] / 2))
-            total += values.size
-        x = windowed(values, window, bool(inverted[number]), clip=clip)
-        pixels[number] = x if size is None else central(x, size)
-        progress(finished, len(pixels))
-    return pixels, clipped / total if total else None
+        pixels[number] = windowed(values, window, bool(inverted[number]), clip=clip)
+    share = clipped / pixels.size if window is not None and clip else None
+    names = tuple(slice_name(scan.name, k) for scan, count in zip(scans, counts, strict=True) for k in range(count))
+    return Images(pixels, names, np.repeat(owners, counts), Geometry(tuple(scans), window, unit, share), unit_name)
 
 
-def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) -> tuple[Scan, ...]:
+def find_scans(files: Sequence[Path], names: Sequence[str]) -> tuple[Scan, ...]:
     """The scans of some files from their headers alone."""
     scans: list[Scan] = []
     for file, name in zip(files, names, strict=True):
@@ -117,11 +102,9 @@ def find_scans(files: Sequence[Path], names: Sequence[str], size: int | None) ->
         extent = (*image.shape, 1)[:3]
         width, height, depth = [extent[int(np.argmax(to_lps[:, 0] == axis))] for axis in range(3)]
         affine = image.affine @ needed("nibabel").orientations.inv_ornt_aff(to_lps, extent)
-        affine = resized_affine(affine[:, [2, 1, 0, 3]], height, width, size)
+        affine, header = affine[:, [2, 1, 0, 3]], image.header.copy()
         start = scans[-1].stop if scans else 0
-        plane = height, width
-        header = image.header.copy()
-        scans.append(Scan(name, start, start + depth, affine, "nifti", header, plane, reach=_reach(image)))
+        scans.append(Scan(name, start, start + depth, affine, "nifti", header, (height, width), reach=_reach(image)))
     return tuple(scans)
 
 
@@ -199,18 +182,6 @@ def _to_lps(affine: Array) -> Array:
     return orientations.ornt_transform(orientations.io_orientation(affine), orientations.axcodes2ornt("LPS"))
 
 
-def resized_affine(affine: Array, height: int, width: int, size: int | None) -> Array:
-    """The affine of slices after the central crop and resize: pixel centres keep their place."""
-    if size is None:
-        return affine
-    top, left, side = square(height, width)
-    scale = side / size
-    steps = np.diag([1.0, scale, scale, 1.0])
-    steps[1, 3] = top + scale / 2 - 0.5
-    steps[2, 3] = left + scale / 2 - 0.5
-    return affine @ steps
-
-
 def write_volume(file: Path, part: Part, scan: Scan, about: str, *, who: bool) -> None:
     """Write a part of an interval as a volume in the axes, and with the header, that the scan's file had.
 
@@ -228,11 +199,8 @@ def write_volume(file: Path, part: Part, scan: Scan, about: str, *, who: bool) -
         back = nibabel.orientations.ornt_transform(
             nibabel.orientations.axcodes2ornt("LPS"), nibabel.orientations.io_orientation(original)
         )
-        affine = affine @ nibabel.orientations.inv_ornt_aff(back, volume.shape)
-        volume = nibabel.orientations.apply_orientation(volume, back)
-        if slices.shape[1:] == scan.plane:
-            affine = original
-            volume = volume.reshape(header.get_data_shape())
+        affine = original
+        volume = nibabel.orientations.apply_orientation(volume, back).reshape(header.get_data_shape())
         if not who:
             header.extensions[:] = []
             for name in (x for x in _FREE_TEXT if x in header):
@@ -244,7 +212,7 @@ def write_volume(file: Path, part: Part, scan: Scan, about: str, *, who: bool) -
     if slices.dtype.kind == "u":
         image.header.set_intent("label")
     image.header["intent_name"] = f"{_OURS}{part.name}".encode()
-    if header is None or slices.shape[1:] != scan.plane:
+    if header is None:
         image.set_sform(affine, code="scanner")
         image.set_qform(affine, code="scanner")
         image.header.set_xyzt_units("mm")

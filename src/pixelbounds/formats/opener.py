@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from ..execution.runner import Progress, current, silent
+from ..execution.runner import current
 from ..storage.files import check_regular
 from .arrays import ARRAY_SUFFIXES, FilePath, is_store, near, open_arrays
 from .dicom import is_dicom, read_dicom
@@ -26,38 +25,36 @@ _KINDS = "an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI (.nii,
 
 def open_images(
     path: FilePath, *, key: str | None = None, window: Window | str | None = USUAL, clip: bool = True,
-    size: int | None = None, labels: bool = False, spectra: bool = False, part: str | None = None,
-    progress: Progress = silent,
+    labels: bool = False, spectra: bool = False, part: str | None = None,
 ) -> Images:  # fmt: skip
     """Images (n, h, w) or (n, c, h, w) of whatever lies at a path.
 
     `key` names an array inside an .npz or .zarr file. `window` (width, level) maps the values of NIfTI and DICOM files
     to [0, 1]; None leaves them; by default CT in Hounsfield units is seen through that of the abdomen, (400, 40), and
     other values need a window. Without `clip` what lies beyond the window lies beyond [0, 1], as it must in noisy
-    observations. `size` crops each picture or slice to its central square and resizes it. `labels` are whole numbers:
-    pictures give them as they are stored. Arrays of complex numbers are taken only where `spectra` are asked for. Of a
-    folder of DICOM maps that `apply` wrote, a `part` is read, such as lower. The address of a series in an archive that
-    speaks DICOMweb, https://HOST/dicom-web/studies/UID/series/UID, is fetched.
+    observations. `labels` are whole numbers: pictures give them as they are stored. Arrays of complex numbers are taken
+    only where `spectra` are asked for. Of a folder of DICOM maps that `apply` wrote, a `part` is read, such as lower.
+    The address of a series in an archive that speaks DICOMweb, https://HOST/dicom-web/studies/UID/series/UID, is
+    fetched.
     """
     path = Path(path)
     window = window if window == USUAL else check_window(window)
     if path.parts[:1] in (("http:",), ("https:",)):
         with current().folder() as folder:
             fetch_series(address_of(path), folder / "series")
-            return read_dicom(folder / "series", window=window, clip=clip, size=size, progress=progress)
+            return read_dicom(folder / "series", window=window, clip=clip)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist{near(path)}; give {_KINDS}")
     check_regular(path)
     kind = _kind(path)
     try:
         if kind == "arrays":
-            if size is not None:
-                raise FormatError(f"{path} holds arrays; they are not resized: leave size out, or resize them yourself")
             return open_arrays(path, key, spectra=spectra)
         if kind == "pictures":
-            return read_pictures(path, size=size, progress=progress, labels=labels)
-        how: dict[str, Any] = {"window": window, "clip": clip, "size": size, "progress": progress}
-        return read_nifti(path, **how) if kind == "NIfTI" else read_dicom(path, part=part, **how)
+            return read_pictures(path, labels=labels)
+        if kind == "NIfTI":
+            return read_nifti(path, window=window, clip=clip)
+        return read_dicom(path, window=window, clip=clip, part=part)
     except (FormatError, MemoryError, ImportError):
         raise
     except Exception as error:  # readers of other people's formats raise what they like

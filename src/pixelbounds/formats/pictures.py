@@ -1,4 +1,4 @@
-"""Pictures in folders and zips, and the crop that brings images to one size."""
+"""Pictures in folders and zips."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps, ImageSequence
 
-from ..execution.runner import Progress, silent
-from ..images.checks import check_count
 from ..images.library import Array
 from .scans import FormatError, Images, check_allowed, checked_member, folder_units
 
@@ -22,21 +20,21 @@ _FORMATS = ("PNG", "JPEG", "TIFF", "BMP")  # Pillow knows many more, whatever a 
 _PER_PIXEL = {"1": 1, "L": 1, "I;16": 4, "I": 4, "F": 4}  # bytes, as images and while they are read; of colours 4
 
 
-def read_pictures(path: Path, *, size: int | None = None, progress: Progress = silent, labels: bool = False) -> Images:
+def read_pictures(path: Path, *, labels: bool = False) -> Images:
     """Pictures of a folder or zip by name, or one file: (n, h, w) grey, (n, 3, h, w) colour; a sub-folder is a unit.
 
     8-bit pictures stay uint8; 16-bit ones come as float32 in [0, 1]; as `labels` all are numbers as they are stored,
     those of a palette its entries. Each page of a TIFF is an image.
     """
-    how: Any = {"path": path, "size": size, "progress": progress, "unpack": _stored if labels else _pixels}
+    unpack = _stored if labels else _pixels
     if path.suffix.lower() == ".zip":
         with zipfile.ZipFile(path) as archive:
             pictures = (x for x in archive.namelist() if x.lower().endswith(PICTURE_SUFFIXES) and "__MACOSX" not in x)
-            return _stacked(sorted(pictures), lambda name: _member(archive, name, path), **how)
+            return _stacked(sorted(pictures), lambda name: _member(archive, name, path), path, unpack)
     if path.is_file():
-        return _stacked([path.name], lambda name: path, **how)
+        return _stacked([path.name], lambda name: path, path, unpack)
     files = (x for x in path.rglob("*") if x.suffix.lower() in PICTURE_SUFFIXES and x.is_file())
-    return _stacked(sorted(x.relative_to(path).as_posix() for x in files), lambda name: path / name, **how)
+    return _stacked(sorted(x.relative_to(path).as_posix() for x in files), lambda name: path / name, path, unpack)
 
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
@@ -47,17 +45,14 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
         raise FormatError(f"{path}: {name} cannot be unpacked ({error}); remove or replace it") from error
 
 
-def _stacked(
-    names: list[str], opened: Callable[[str], Any], path: Path, size: int | None, progress: Progress,
-    unpack: Callable[[Any], Array],
-) -> Images:  # fmt: skip
+def _stacked(names: list[str], opened: Callable[[str], Any], path: Path, unpack: Callable[[Any], Array]) -> Images:
     if not names:
         raise FormatError(f"{path} holds no images ({', '.join(PICTURE_SUFFIXES)}); give another folder")
     images: Array | None = None  # grown in place where a TIFF has several pages, so that all are held once
     labels: list[str] = []
     files: list[str] = []
     for number, name in enumerate(names):
-        for page, pixels in pages(opened(name), f"{path}: {name}", size, unpack=unpack):
+        for page, pixels in pages(opened(name), f"{path}: {name}", unpack):
             label = name if page is None else f"{name}[{page}]"
             least = len(labels) + len(names) - number  # with a page of each file that follows
             check_allowed(least * pixels.nbytes, f"the pictures of {path}, at least {least}, add up")
@@ -73,17 +68,13 @@ def _stacked(
             images[len(labels)] = pixels
             labels.append(label)
             files.append(name)
-        progress(number + 1, len(names))
     assert images is not None
     images.resize((len(labels), *images.shape[1:]), refcheck=False)
     return Images(images, tuple(labels), folder_units(files))
 
 
-def pages(
-    source: Any, name: str, size: int | None = None, crop: int | None = None, *,
-    unpack: Callable[[Any], Array] | None = None,
-) -> Iterator[tuple[int | None, Array]]:  # fmt: skip
-    """Page number (None where there is one) and pixels of a picture, upright, perhaps cropped and resized.
+def pages(source: Any, name: str, unpack: Callable[[Any], Array] | None = None) -> Iterator[tuple[int | None, Array]]:
+    """Page number (None where there is one) and pixels of a picture, upright.
 
     `unpack` makes numbers of an upright picture; by default, grey values or three channels.
     """
@@ -99,7 +90,7 @@ def pages(
                 width, height = frame.size
                 check_allowed(width * height * _PER_PIXEL.get(frame.mode, 4), f"{name} unpacks")
                 upright = ImageOps.exif_transpose(frame)
-                yield page if several else None, _sized((unpack or _pixels)(upright), name, size, crop)
+                yield page if several else None, (unpack or _pixels)(upright)
     except (FormatError, MemoryError, ImportError):
         raise
     except Exception as error:  # plugins of Pillow raise what they like
@@ -122,38 +113,3 @@ def _stored(picture: Any) -> Array:
     if picture.mode not in ("1", "L", "P", "F") and not picture.mode.startswith("I"):
         raise ValueError(f"its mode is {picture.mode}: colours, not labels; save labels as grey values or a palette")
     return np.asarray(picture)
-
-
-def _sized(pixels: Array, name: str, size: int | None, crop: int | None) -> Array:
-    if size is None:
-        return pixels
-    try:
-        return central(pixels, size, crop)
-    except ValueError as error:
-        raise FormatError(f"{name}: {error}") from error
-
-
-def square(height: int, width: int, crop: int | None = None) -> tuple[int, int, int]:
-    """Top, left and side of the central square of a crop, the largest by default."""
-    side = min(height, width) if crop is None else crop
-    if side > min(height, width):
-        raise ValueError(f"an image of {height} x {width} has no square of {side}; crop less")
-    return (height - side) // 2, (width - side) // 2, side
-
-
-def central(pixels: Array, size: int, crop: int | None = None) -> Array:
-    """The central square (of side `crop`, the largest by default) as size x size: (..., h, w) -> (..., size, size).
-
-    Shrinking averages over areas (bilinear with antialiasing); the same size is a plain crop.
-    """
-    size = check_count(size, "size")
-    top, left, side = square(pixels.shape[-2], pixels.shape[-1], crop)
-    cut = pixels[..., top : top + side, left : left + side]
-    if side == size:
-        return np.ascontiguousarray(cut)
-    planes = cut.reshape(-1, side, side)
-    resized = [
-        np.asarray(Image.fromarray(np.ascontiguousarray(x)).resize((size, size), Image.Resampling.BILINEAR))
-        for x in planes
-    ]
-    return np.stack(resized).reshape(*pixels.shape[:-2], size, size)

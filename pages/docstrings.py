@@ -32,7 +32,8 @@ def _paragraph(text: str) -> str:
         return f"```pycon\n{text}\n```"
     rows = _rows(lines)
     if rows:
-        return "\n".join(f"- `{name}`: {_linked(meaning)}" for name, meaning in rows)
+        shown = [row for row in rows if not row[0].endswith(".py")]  # files are for readers of the source
+        return "\n".join(f"- `{name}`: {_linked(meaning)}" for name, meaning in shown)
     return _linked(text)
 
 

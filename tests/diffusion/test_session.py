@@ -94,7 +94,7 @@ def test_a_truncated_state_falls_back_on_the_one_before(tmp_path, uninterrupted)
 def test_a_diverged_run_keeps_the_last_good_state_and_goes_on_from_it_at_a_lower_rate(tmp_path):
     small_run(tmp_path, steps=4)
     good = state(tmp_path)
-    remedy = r"lower the learning rate \(0.002\) or the clip \(1\) to go on from the last good state in .*"
+    remedy = r"lower the learning rate \(0.002\) or the clip \(1\) to resume from the last good state in .*"
     with pytest.raises(FloatingPointError, match=remedy):
         small_run(tmp_path, steps=12, loss=explode)
     assert_same_state(state(tmp_path), good)

@@ -64,7 +64,7 @@ def test_a_run_that_learned_nothing_is_an_error_and_a_longer_one_goes_on(world, 
     more = lazy.replace("steps = 1", "steps = 40").replace("1e-12", "1e-2")
     result = call("train", write(tmp_path, more), "--quiet")
     assert result.exit_code == 0, result.output
-    assert "going on from step 1" in result.output
+    assert "resuming from step 1" in result.output
 
 
 def test_commands_tell_threads_to_sleep_before_torch_is_there(tmp_path):

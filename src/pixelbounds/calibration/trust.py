@@ -195,7 +195,7 @@ def trust(
 
 def load_trust(path: str | os.PathLike[str]) -> TrustMask:
     """The trust mask of a file."""
-    again = "make it anew with pixelbounds.trust"
+    again = "make it again with pixelbounds.trust"
     text, tensors = unseal(read_file(path, "trust mask"), str(path), what="trust mask", remedy=again, again=again)
     if text.get("package") != "pixelbounds trust" or text["format"] != _FORMAT:
         raise ValueError(f"{path} is no trust mask of this version; {again}")

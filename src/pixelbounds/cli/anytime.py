@@ -52,7 +52,7 @@ def start_command(
     enough = min(fitted, max(_FEW, min(_MOST, -(-fitted // 8))))
     words = f"all {number_of(fitted, 'image')}, of which none certifies"
     if enough < fitted:
-        words += f"; {enough} are enough: start anew with these, and give the other {fitted - enough} to `anytime add`"
+        words += f"; {enough} are enough: start again with these, and give the other {fitted - enough} to `anytime add`"
     return _outcome(state, anytime, None, {"fitted": words}, fitted=fitted, enough=enough)
 
 

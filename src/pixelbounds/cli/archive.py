@@ -23,7 +23,7 @@ def archive_command(
     large: Annotated[Resources, ("memory", "scratch")],
     match: Annotated[
         list[str],
-        typer.Option(metavar="KEYWORD=VALUE", help="Only series with this value; repeat the option for several."),
+        typer.Option(metavar="KEYWORD=VALUE", help="Only series with this value, repeatable."),
     ] = ["Modality=CT"],  # noqa: B006 - typer copies it
     send: Annotated[str | None, typer.Option(metavar="URL", help="Another archive, which gets the maps.")] = None,
     tolerance: Annotated[float | None, typer.Option(help="As in `apply`.", min=0)] = None,

@@ -20,8 +20,7 @@ def card_command(
     title: Annotated[str, typer.Option(help="The heading of the card.")] = "Model card of a calibration",
     intended_use: Annotated[str | None, typer.Option(help="What it is meant for, in a sentence or two.")] = None,
     note: Annotated[
-        list[str] | None,
-        typer.Option(help="A paragraph for the card, such as scanners or approval; repeat the option for several."),
+        list[str] | None, typer.Option(help="A paragraph for the card, such as scanners; repeatable.")
     ] = None,
     force: Force = False,
 ) -> Outcome:

@@ -32,17 +32,14 @@ def plan_command(
     failure_prob: FailureProb = 0.1,
     miscoverage: Annotated[float, typer.Option(help="Share of future samples that a band may miss.")] = 0.1,
     images: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="<int>", help="Images (or patients) that you have; repeat the option for several numbers."
-        ),
+        list[int] | None, typer.Option(metavar="<int>", help="Images (or patients) that you have; repeatable.")
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Samples per image that you have.")] = None,
     method: Annotated[str, typer.Option(help="frontier, krcps or rcps.")] = "frontier",
     groups: Annotated[
         bool,
         typer.Option(
-            "--groups", help="For calibrations with --groups, --k or --features, where some images always fit."
+            "--groups", help="Of calibrations with --groups, --k or --features, where some images always fit."
         ),
     ] = False,
     bound: Annotated[str, typer.Option(help="The confidence bound that you mean to use.")] = "betting",

@@ -225,5 +225,5 @@ def load_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]] |
                 warnings.warn(f"{failures[0]}; resuming from {path}", stacklevel=2)
             return state
     if failures:
-        raise ValueError("no state can be read: " + "; ".join(failures) + f"; remove {folder} to start anew")
+        raise ValueError("no state can be read: " + "; ".join(failures) + f"; remove {folder} to start again")
     return None

@@ -100,7 +100,7 @@ class Learner:
         rates = f"the learning rate ({self.settings.learning_rate:g}) or the clip ({self.settings.clip:g})"
         if not bool(torch.isfinite(torch.stack([weight.detach().abs().amax() for weight in self.weights])).all()):
             kept = folder is not None and any(path.exists() for path in state_files(folder))
-            then = f"to go on from the last good state in {folder}" if kept else "and start anew; no state was saved"
+            then = f"to resume from the last good state in {folder}" if kept else "and start again; no state was saved"
             raise FloatingPointError(f"the weights are no longer finite at step {self.step}: lower {rates} {then}")
         if self.step < _AWAKE:
             return
@@ -155,12 +155,12 @@ class Learner:
             if name not in _TUNED and before.get(name) != about.get(name):
                 raise ValueError(
                     f"the run in {folder} has {name} = {before.get(name)}, this call has {about.get(name)}; "
-                    "use the same to go on, or another folder to start anew"
+                    "use the same to resume, or another folder to start again"
                 )
         tuned = [name for name in _TUNED if before[name] != about[name]]
         changed = [f"{name} was {before[name]:g} and is {about[name]:g}" for name in tuned]
         if changed:
-            warnings.warn(f"going on from step {meta['step']} in {folder}: {', '.join(changed)} now", stacklevel=4)
+            warnings.warn(f"resuming from step {meta['step']} in {folder}: {', '.join(changed)} now", stacklevel=4)
 
 
 # ---------------------------------------------------------------- validation

@@ -87,7 +87,7 @@ class Trained:
             raise ValueError(
                 f"after {self.step} steps the loss is {self.loss:.4g}, no better than the {self.trivial:.4g} of a "
                 "denoiser that changes nothing: nothing was learned; give the run more steps or seconds (the same "
-                "command resumes), or start anew with another learning rate"
+                "command resumes), or start again with another learning rate"
             )
 
 

@@ -126,9 +126,7 @@ def _planes(file: Path, scan: Scan) -> Iterator[tuple[int, Array]]:
         first = scan.start + (at if direction > 0 else count - end)
         for number, plane in enumerate(turned.transpose(2, 1, 0), first):
             if not np.isfinite(plane).all():
-                raise FormatError(
-                    f"{file}: slice {number - scan.start} holds NaN or infinite values; correct or drop it"
-                )
+                raise FormatError(f"{file}: slice {number - scan.start} holds NaN or infinite values; fix or drop it")
             yield number, plane
 
 

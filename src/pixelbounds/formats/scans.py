@@ -133,7 +133,7 @@ def check_patients(what: str, images: Images, patients: str | None, other: str =
     if digest is not None and patients is not None and digest != patients:
         raise FormatError(
             f"{what} and {other} are not of the same patients, slice by slice: PatientIDs, in order, differ. Give both "
-            f"of the same slices, or make {other} anew; where only names differ, say who is who with --units FILE"
+            f"of the same slices, or make {other} again; where only names differ, say who is who with --units FILE"
         )
 
 

@@ -69,7 +69,7 @@ Promises = Annotated[
         "--promise",
         "--promises",
         metavar="TEXT|FILE.toml",
-        help="A promise; repeat the option for several: share:0.05; share:0.10,within=labels.nii.gz:2,name=heart; "
+        help="A promise, repeatable: share:0.05; share:0.10,within=labels.nii.gz:2,name=heart; "
         "tail:0.05,above=0.10; also within=body, edges:0.05, organ or background, dilated=3, cap=0.25, "
         "weighting=pixels. Or a TOML file of tables.",
     ),
@@ -82,7 +82,7 @@ Regions = Annotated[
     typer.Option(
         "--region",
         metavar="TEXT",
-        help="Region of a promise on these images; repeat the option for several: labels.nii.gz:2,name=heart; "
+        help="Region of a promise on these images, repeatable: labels.nii.gz:2,name=heart; "
         "women.npy,name=women; body; edges:0.05.",
     ),
 ]
@@ -118,23 +118,21 @@ class Request:
         str, method_option(help=f"Confidence bound: {', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS))
     ] = "betting"
     groups: Annotated[
-        str | None,
-        method_option(
-            help="Groups of pixels: learned, band, loss, squared, otsu, or a file with one map for all images."
-        ),
+        str | None, method_option(help="Groups: learned, band, loss, squared, otsu, or a file of one map for all.")
     ] = None
     k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None
     n_fit: Annotated[
         int | None, method_option("--n-fit", help="Number of images (units) that fit; the others certify.")
     ] = None
     family: Annotated[
-        str | None,
-        method_option(help="How a band widens: additive, scaled or multiplicative.", autocompletion=one_of(*_FAMILIES)),
+        str | None, method_option(help="Widening: additive, scaled, multiplicative.", autocompletion=one_of(*_FAMILIES))
     ] = None
     features: Features = None
     labels: TestLabels = None
     seed: Annotated[int, method_option(help="Seed for the split and for fitting. Results are reproducible.")] = 0
-    unit_name: Annotated[str | None, units_option(help="What a unit is, in the singular, such as patient.")] = None
+    unit_name: Annotated[
+        str | None, units_option(help="With --units: what a unit is, in the singular, such as patient.")
+    ] = None
     weighting: Annotated[str, units_option(help="What counts the same on average: units or images.")] = "units"
     max_images: Annotated[
         int | None, units_option(help="With --weighting images: for how many images a unit counts at most.")
@@ -171,9 +169,7 @@ class ArrivalOptions:
     regions: Regions = None
     features: Features = None
     labels: TestLabels = None
-    batch: Annotated[str | None, typer.Option(help="A name for these images, such as a date: a batch counts once.")] = (
-        None
-    )
+    batch: Annotated[str | None, typer.Option(help="A name of these images, such as a date: it counts once.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,12 +282,8 @@ class ReportOptions:
         Path | None, typer.Option(help="A file of pb.trust: the viewer can outline its mask.", rich_help_panel="Output")
     ] = None
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "Guaranteed error bars"
-    examples: Annotated[
-        int, typer.Option(min=1, help="How many images to show, from the best covered to the worst.")
-    ] = 12
-    note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; repeat the option for several.")] = (
-        None
-    )
+    examples: Annotated[int, typer.Option(min=1, help="Number of images, from the best covered to the worst.")] = 12
+    note: Annotated[list[str] | None, typer.Option(help="A paragraph for the page; repeatable.")] = None
     identifiers: Identifiers = "drop"
 
 
@@ -312,8 +304,7 @@ class ReadOptions:
         ),
     ] = None
     kind: Annotated[
-        str | None,
-        _read(help=f"Kind of band: {', '.join(_KINDS)} (probabilities of a mask).", autocompletion=one_of(*_KINDS)),
+        str | None, _read(help=f"Band: {', '.join(_KINDS)} (probabilities of a mask).", autocompletion=one_of(*_KINDS))
     ] = None
     key: Annotated[str | None, _read(help="Name of the samples in an .npz or .zarr.")] = None
     truth_key: Annotated[str | None, _read(help="Name of the truth in an .npz or .zarr.")] = None

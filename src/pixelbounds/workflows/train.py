@@ -228,7 +228,7 @@ def _keep_numbers(file: TrainFile, folder: Path, part: str, numbers: Array) -> N
     begun = path.exists() and any(state.exists() for state in state_files(folder))
     if begun and not np.array_equal(Arrays(path)[""], numbers):
         words = {"held_out": "holds out other images", "validation": "has other validation images"}[part]
-        wrong = f"the run in {folder} {words}; use the same, or another folder to start anew"
+        wrong = f"the run in {folder} {words}; use the same, or another folder to start again"
         raise file.error(wrong, "data", part)
     np.save(content, numbers)
     replace_file(path, content.getvalue())

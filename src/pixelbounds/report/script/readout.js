@@ -29,7 +29,7 @@ function tell(spoken = false) {
     parts.push(node("span", { class: `key ${kind(i)}` }, `${mark(i)} ${name} ${seen(layers.truth, i)}${unit} is ${verdict(i)}`), " ");
   });
   at("state").replaceChildren(...(parts.length ? parts : ["the truth is not known"]));
-  const length = (i) => `${toldLength(value(layers.upper, i) - value(layers.lower, i), layers.lower.decimals)}${unit}`;
+  const length = (i) => `${lengthText(value(layers.upper, i) - value(layers.lower, i), layers.lower.decimals)}${unit}`;
   const rows = [["length", (i) => (open(i) ? "open: beyond the window" : length(i))]];
   if (layers.estimate) rows.push(["estimate", (i) => `${seen(layers.estimate, i)}${unit}`]);
   if (layers.observation) rows.push(["observation", (i) => `${shown(layers.observation, i)}${unit}`]);

@@ -126,7 +126,7 @@ function regionRows() {
   const facts = regionFacts(), decimals = state.image.layers.lower.decimals;
   const rows = [["pixels", String(facts.pixels)]];
   const opened = 1 - facts.closed / facts.values;
-  rows.push(["mean length", `${toldLength(facts.length / facts.values, decimals)}${unit}${opened ? `, ${percent(opened)} of them open` : ""}`]);
+  rows.push(["mean length", `${lengthText(facts.length / facts.values, decimals)}${unit}${opened ? `, ${percent(opened)} of them open` : ""}`]);
   if (facts.known) {
     const n = facts.values;
     rows.push(["outside", percent((facts.above + facts.below) / n)], ["▲ truth above", `${percent(facts.above / n)} (${facts.above})`, "above"], ["▼ truth below", `${percent(facts.below / n)} (${facts.below})`, "below"]);

@@ -1,4 +1,4 @@
-// The data: read when an image is looked at, from the page itself or from the folder beside it, and told in their unit.
+// The data: read when an image is looked at, from the page itself or from the folder beside it, and written in their unit.
 const at = (id) => document.getElementById(id);
 if (!at("picture")) return;
 const page = JSON.parse(at("data").textContent);
@@ -64,11 +64,11 @@ const inUnit = (x) => least + wide * x; // and back: (x - least) / wide
 
 const value = (layer, i) => (layer.base + layer.code[i]) / layer.unit;
 const digits = (number, decimals) => number.toFixed(Math.max(decimals, 0)).replace("-", "−");
-const told = (x, decimals) => digits(inUnit(x), decimals - fewer);
-const shown = (layer, i) => told(value(layer, i), layer.decimals);
-const toldLength = (x, decimals) => digits(wide * x, decimals - fewer);
+const valueText = (x, decimals) => digits(inUnit(x), decimals - fewer);
+const shown = (layer, i) => valueText(value(layer, i), layer.decimals);
+const lengthText = (x, decimals) => digits(wide * x, decimals - fewer);
 const seen = (layer, i) => {
   const x = value(layer, i);
-  return !windowed || (x > 0 && x < 1) ? shown(layer, i) : `${x < 1 ? "≤" : "≥"} ${told(Math.min(Math.max(x, 0), 1), 0)}`;
+  return !windowed || (x > 0 && x < 1) ? shown(layer, i) : `${x < 1 ? "≤" : "≥"} ${valueText(Math.min(Math.max(x, 0), 1), 0)}`;
 };
 const percent = (share) => `${(100 * share).toFixed(2)}%`;

@@ -14,11 +14,11 @@ import numpy as np
 from pixelbounds.calibration.block import Block, Grouping
 from pixelbounds.calibration.bounds import bound_named, rejects
 from pixelbounds.calibration.certify import certify
-from pixelbounds.calibration.data import CalibrationData
+from pixelbounds.calibration.choice import point_at_risk
+from pixelbounds.calibration.data import CalibrationData, FittingImages
 from pixelbounds.calibration.losses import LossTable, loss_table
-from pixelbounds.calibration.methods import KRCPS, Method, point_at_risk
+from pixelbounds.calibration.methods import KRCPS, Method, split
 from pixelbounds.calibration.paths.path import Path, misses
-from pixelbounds.calibration.split import FittingImages, split
 from pixelbounds.calibration.target import Target
 from pixelbounds.images.checks import NoGuarantee
 from pixelbounds.images.ends import outward

@@ -36,11 +36,10 @@ if TYPE_CHECKING:
         volume_outside,
         volumes,
     )
-    from .calibration.methods import KRCPS, RCPS, Frontier, Method
+    from .calibration.methods import KRCPS, RCPS, Frontier, Method, split, split_at
     from .calibration.paths.path import Path
     from .calibration.promises import Promise, loss, share, tail
     from .calibration.sample_size import plan
-    from .calibration.split import split, split_at
     from .calibration.target import Target, Units
     from .calibration.trust import TrustMask, load_trust, trust
     from .evaluation import Evaluation, evaluate
@@ -76,11 +75,10 @@ _HOMES = {  # where each name is defined
     "calibration.families": "Family",
     "calibration.losses": "loss_table",
     "calibration.masks": ("class_masks margin_band segmentation_band segmentation_promises volume_outside volumes"),
-    "calibration.methods": "Frontier KRCPS Method RCPS",
+    "calibration.methods": "Frontier KRCPS Method RCPS split split_at",
     "calibration.paths.path": "Path",
     "calibration.promises": "Promise loss share tail",
     "calibration.sample_size": "plan",
-    "calibration.split": "split split_at",
     "calibration.target": "Target Units",
     "calibration.trust": "TrustMask load_trust trust",
     "evaluation": "Evaluation evaluate",

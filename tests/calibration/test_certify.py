@@ -13,9 +13,10 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds.calibration.block import Single
 from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.data import FittingImages
+from pixelbounds.calibration.methods import Need, _enough
 from pixelbounds.calibration.paths.path import scalar_path
 from pixelbounds.calibration.promises import CertifiedPromise
-from pixelbounds.calibration.split import Need, _enough
 
 N, SIZE, DELTA = 90, 8, 0.1
 
@@ -184,10 +185,8 @@ def test_the_path_for_several_promises_is_shorter_and_groups_without_a_miss_wide
     both = flat_calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
     for promise in both.promises:
         assert 0.06 < promise.risk < 0.1  # neither is far from its level
-    from pixelbounds.calibration import methods
-
     with pytest.MonkeyPatch.context() as patch:  # the frontier that does not know of the organ, walked until both hold
-        patch.setattr(methods, "weighed_promises", lambda fitting, target: ())
+        patch.setattr(FittingImages, "weighed", lambda fitting, target: ())
         blind = flat_calibrate(truth, band, promises=[pb.share(0.1), pb.share(0.1, within=organ, name="organ")], **how)
     assert both.apply(band).length.mean() < 0.95 * blind.apply(band).length.mean()
     tight = flat_calibrate(truth, band, promises=[pb.tail(0.02, above=0.0), pb.share(0.05, within=organ)], **how)

@@ -8,8 +8,8 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration import calibrate as calibrate_module
-from pixelbounds.calibration.methods import shortest_band
-from pixelbounds.calibration.split import FittingImages
+from pixelbounds.calibration.choice import shortest_band
+from pixelbounds.calibration.data import FittingImages
 
 RISK, DELTA, BANDS = 0.2, 0.1, 20
 

@@ -6,11 +6,10 @@ from flat import flat_calibrate
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import methods
+from pixelbounds.calibration import choice
 from pixelbounds.calibration.bounds import greatest_loss
 from pixelbounds.calibration.calibration import calibration_from_bytes
-from pixelbounds.calibration.split import FittingImages
-from pixelbounds.calibration.target import split_by_unit
+from pixelbounds.calibration.data import FittingImages
 from pixelbounds.demo.synthetic import synthetic_pairs
 
 TARGET = pb.Target([pb.share(0.1)])
@@ -58,8 +57,8 @@ def test_units_hardly_enough_to_certify_all_certify(rng, units):
 @pytest.mark.parametrize("n, few", [(200, True), (400, False)])
 def test_few_images_choose_at_the_risk_that_they_can_certify(n, few, rng, monkeypatch):
     seen = []
-    length_of = methods._length_of
-    monkeypatch.setattr(methods, "_length_of", lambda *how: seen.append(how[-1]) or length_of(*how))
+    length_of = choice._length_of
+    monkeypatch.setattr(choice, "_length_of", lambda *how: seen.append(how[-1]) or length_of(*how))
     truth, band = heteroscedastic(n, rng, size=12)
     made = pb.calibrate(truth, band, risk_level=0.05)
     level = greatest_loss(n - made.record.fitting, 0.05) if few else 0.05
@@ -76,8 +75,7 @@ def test_halves_of_the_choice_never_cut_a_unit(rng):
     truth, band = heteroscedastic(24, rng, size=8)
     unit_of = np.arange(24) // 4
     fitting = fitting_images(pb.CalibrationData(truth, band, unit_of))
-    first, _ = split_by_unit(fitting.unit_of, 3, rng)
-    for taught, others in methods._halves(fitting, first):
+    for taught, others in choice._halves(fitting, choice.half_of(fitting, rng)):
         assert len(taught.images) == 12
         assert set(taught.unit_of).isdisjoint(others.unit_of)
 

@@ -17,9 +17,9 @@ from trials import DOUBLED, LARGE, check_failures, generator
 
 import pixelbounds as pb
 from pixelbounds.calibration.block import Single
+from pixelbounds.calibration.data import CertifyingImages
 from pixelbounds.calibration.losses import LossTable
 from pixelbounds.calibration.promises import RiskTarget
-from pixelbounds.calibration.split import CertifyingImages
 
 pytestmark = pytest.mark.guarantees
 

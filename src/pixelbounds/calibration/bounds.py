@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from functools import partial
 from math import ceil, e, exp, inf, lgamma, log, log1p, pi, sqrt
 from typing import Any
 
@@ -23,7 +22,7 @@ import numpy as np
 from ..images.checks import check_choice, check_count, check_open_unit
 from ..images.foreign import as_plain_array
 from ..images.library import Array, is_plain, library_of, to_numpy
-from ..kernels.bets import betting_wealth, bisect, few_to
+from ..kernels.bets import betting_bound, betting_wealth, bisect
 
 _ROUNDING = 1e-9  # of a sum of losses
 _FINE = 1e-10  # of a bound
@@ -163,11 +162,7 @@ def betting(losses: Any, failure_prob: float) -> float:
     0.0535
     """
     losses, failure_prob = check_losses(losses), check_open_unit(failure_prob, "failure_prob")
-    rejected = partial(_betting_test, losses, failure_prob)
-    few = few_to(len(losses), failure_prob)  # bets below it begin in another way
-    if rejected(np.nextafter(few, 1.0)):
-        return bisect(rejected, 0.0, few, width=_FINE)
-    return bisect(rejected, few, 1.0, width=_FINE)
+    return float(betting_bound(losses, failure_prob, _FINE))
 
 
 def binomial(losses: Any, failure_prob: float) -> float:

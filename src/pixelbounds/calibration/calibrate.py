@@ -21,11 +21,11 @@ from ..images.foreign import AXES, SIZES
 from ..images.measure import Measure
 from .calibration import Calibration
 from .certify import certify
+from .choice import shortest_band
 from .data import CalibrationData
 from .losses import loss_table
-from .methods import Method, method_of, shortest_band
+from .methods import Method, method_of, split, with_data
 from .promises import Promise
-from .split import split, with_data
 from .target import target_of
 from .text import GIVEN
 

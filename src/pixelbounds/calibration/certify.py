@@ -32,10 +32,10 @@ from .block import Block
 from .bounds import rejects_mean, sees_mean_only
 from .data import CalibrationData
 from .losses import AnyChannel, LossTable, any_channel_misses, tabulated
+from .methods import least_units
 from .paths.path import Path, arriving, misses
 from .promises import CertifiedPromise, RiskTarget
 from .sample_size import few_units
-from .split import least_units
 from .target import RiskTest, Target, risk_test_of
 from .text import second_try
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, TypeVar
 
@@ -322,3 +323,58 @@ def _check_scales(data: CalibrationData, images: Array) -> None:
             "truth to one scale",
             stacklevel=3,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class FittingImages:
+    """S_opt: images that shape groups and path.
+
+    data        these images alone; all images where none fits
+    images      their numbers in `data`, ascending; empty where none fits
+    risks       the promises as they are counted on these images
+    certifying  how many units will certify
+    """
+
+    data: CalibrationData
+    images: Array
+    risks: tuple[RiskTarget, ...]
+    certifying: int
+
+    @property
+    def unit_of(self) -> Array:
+        """Number of each fitting image's unit."""
+        return self.data.unit_of[self.images]
+
+    @property
+    def units(self) -> int:
+        """How many units fit."""
+        return len(np.unique(self.unit_of))
+
+    def weighed(self, target: Target) -> tuple[RiskTarget, ...]:
+        """The promises whose misses shape the path; none for one share of all pixels, or for losses that see images."""
+        return () if target.of_all_pixels else tuple(risk for risk in self.risks if risk.counts_only)
+
+    def take(self, images: Array) -> FittingImages:
+        """Some of them alone, by their places among these; read once."""
+        risks = tuple(risk.take(images) for risk in self.risks)
+        return FittingImages(self.data.take(self.images[images]), np.arange(len(images)), risks, self.certifying)
+
+
+@dataclass(frozen=True, eq=False)
+class CertifyingImages:
+    """S_rcps: images that decide how far along the path to go.
+
+    data      all images
+    images    which of them certify, bool (n,)
+    order     the certifying units in random order, as bets need it
+    risks     the promises as they are counted on all images
+    fitting   the images that fit
+    shares    how much the unit of each image counts, (n,), in [0, 1]; None: all the same
+    """
+
+    data: CalibrationData
+    images: Array
+    order: Array
+    risks: tuple[RiskTarget, ...]
+    fitting: FittingImages
+    shares: Array | None = None

@@ -23,7 +23,7 @@ from ..images.ends import Interval
 from ..images.library import Array, Runner, as_array, channel_axis, to_numpy
 from ..kernels.entry_scores import weigh_missed
 from .block import Block
-from .data import ROWS, CalibrationData, Statistic, statistic
+from .data import ROWS, CalibrationData, CertifyingImages, Statistic, statistic
 from .families import Family
 from .paths.path import Path, misses
 from .provenance import (
@@ -36,7 +36,6 @@ from .provenance import (
     region_digests,
     warn_duplicates,
 )
-from .split import CertifyingImages
 from .target import Target
 
 Loss = Callable[[Array, Interval], Array]  # truth (n, *pixels), interval -> losses (n,)

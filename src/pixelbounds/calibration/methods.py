@@ -1,47 +1,68 @@
-"""RCPS, K-RCPS and the frontier: what the fitting images say of groups and path; certifying images are not looked at.
+"""S_opt and S_rcps: how many units fit and which, and the path that the fitting images make (Section 3.2).
 
 RCPS        one widening for all pixels; nothing is fitted                             Algorithm 2
-KRCPS       the line through the solution of (P_K)                                     Algorithm 1, Section 3.2
+KRCPS       the line through the solution of (P_K)                                     Algorithm 1
 Frontier    the path of shortest intervals on the fitting images                       docs/theory/proof.md
 
-A method is an object that holds its settings. `units_to_fit` says how many units fit; `fit` makes the path.
+A method is an object that holds its settings. `units_to_fit` says how many units fit; `fit` makes the path, and looks
+at no certifying image.
 
-Which groups the frontier has is chosen on the fitting images alone: each candidate is fitted on one half of the fitting
-units and followed along its frontier on the other half, until just the risk level is met; the first that is about as
-short as the shortest wins and is fitted again on all of them. Among several bands the shortest is chosen likewise.
+The split is random, and never within a unit. It may look at fitting units one after the other and stop early where
+these show that what a promise is about is rare; the others are then as good as new. It never looks at sizes of units
+that certify. Keeping all units that have a rare region for certification would certify everything else on a mixture
+with too many of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
-from math import inf
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from math import inf, prod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..images.checks import check_choice, check_count, check_generator
-from ..images.foreign import as_plain_array
-from ..images.library import Array, differ_in_size, library_of, to_numpy
+from ..images.checks import NoGuarantee, check_choice, check_count, check_generator
+from ..images.library import Array
 from . import groups as groupings
-from .block import Block, Grouping
-from .bounds import greatest_loss
-from .data import NO_GRID, CalibrationData
-from .paths.frontier import frontier_of
+from .bounds import BOUNDS, ConfidenceBound, least_images
+from .choice import FEW, FEW_VALUES, few_groups, grouping_of, path_of, shortest_groups
+from .data import CalibrationData, CertifyingImages, FittingImages
 from .paths.line import GAMMAS, line_path, solve_program, stratified_pixels
-from .paths.path import Path, misses, scalar_path
-from .paths.weighted_frontier import joint_frontier, joint_point, weighed_promises
-from .split import FittingImages, Method
-from .target import Target, split_by_unit
+from .paths.path import Path, scalar_path
+from .promises import RiskTarget
+from .target import Target
 
-FitGroups = Callable[[Any, Array, np.random.Generator], Grouping]  # data, fitting images, generator
+_SPARE = 1.5  # times the least that must certify a promise are left for it, as far as fitting units can tell
 
-NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
-FEW = 4  # fitting units: what fewer teach is not true of others
-FEW_VALUES = 256  # of all fitting units together: groups of fewer cost more than they save
-_MANY = 48  # fitting units: fewer may tell only few groups apart (docs/research)
-_ABOUT = 1.005  # lengths that differ less are equal: half of the fitting images cannot tell them apart
+
+class Method(ABC):
+    """How the fitting images make a path. `n_fit` units fit; by default the method decides."""
+
+    name: ClassVar[str] = "custom"
+    n_fit: int | None = None
+
+    def units_to_fit(self, units: int, least: int, values: float = inf, *, labelled: bool = False) -> int:
+        """How many of the units fit: a quarter but at most 128, and at most a quarter of what is beyond the `least`
+        that certify at all. Units have at least so many `values` each, by the shape of one image.
+        """
+        return self._asked(units, max(1, min(128, -(-units // 4), (units - least) // 4)))
+
+    def _asked(self, units: int, default: int) -> int:
+        if self.n_fit is None:
+            return default
+        count = check_count(self.n_fit, "n_fit", least=0 if self.name == "rcps" else 1)
+        if count >= units:
+            raise ValueError(
+                f"n_fit is {count}, but there are only {units} images (units); some must be left to certify: lower "
+                "n_fit or give more images"
+            )
+        return count
+
+    @abstractmethod
+    def fit(self, fitting: FittingImages, target: Target, seed: Any = 0) -> Path:
+        """The path, with its groups."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +176,7 @@ class Frontier(Method):
         if self._chooses and data.features is None:
             groups = few_groups(fitting.units, float(data.sizes.sum()))
         if groups is None and self.k is None:
-            grouping = _shortest_groups(fitting, target, rng)
+            grouping = shortest_groups(fitting, target, rng)
         else:
             grouping = grouping_of("learned" if groups is None else groups, data, images, rng, self.k)
         return path_of(fitting, grouping, target, target.level)
@@ -176,13 +197,6 @@ def method_of(method: Any, **settings: Any) -> Method:
     return kind(**given)
 
 
-def path_of(fitting: FittingImages, grouping: Grouping, target: Target, level: float) -> Path:
-    """The frontier of a grouping, finest about a level: of misses alike, or weighed for several promises."""
-    if weighed_promises(fitting, target):
-        return joint_frontier(fitting, grouping, target, level)
-    return frontier_of(fitting.data, fitting.images, grouping, level)
-
-
 def _refuse_features(data: CalibrationData) -> None:
     if data.features is not None:
         raise ValueError("features are for learned groups: use pb.Frontier() or pb.Frontier('learned'), or leave them")
@@ -197,149 +211,101 @@ def _numbers(values: Any) -> Array:
         return np.full(1, np.nan)
 
 
-# ---------------------------------------------------------------- groups
+# ---------------------------------------------------------------- the split
 
 
-def grouping_of(
-    groups: Any, data: Any, images: Array, rng: np.random.Generator, k: int | None = None, quantile: float = 0.75
-) -> Grouping:
-    """The grouping that a name, an array, a function or a Grouping stands for, fitted on some images, within labels."""
-    if isinstance(groups, str):
-        grouping = _named(check_choice(groups, NAMED_GROUPS, "groups"), data, images, rng, k, quantile)
-    else:
-        grouping = _given(groups, data, images, k)
-    if data.labels is None or isinstance(grouping, groupings.LabelledGroups):
-        return grouping
-    return groupings.fit_labelled_groups(data, images, grouping)
+class Split(NamedTuple):
+    """Fitting and certifying images."""
+
+    fitting: FittingImages
+    certifying: CertifyingImages
 
 
-def _given(groups: Any, data: Any, images: Array, k: int | None) -> Grouping:
-    if k is not None:
-        raise ValueError("k sets the number of groups of a named grouping; leave it out where you give the groups")
-    if callable(groups):
-        groups = groups(data, images)
-        if not isinstance(groups, Grouping):
-            raise TypeError(f"groups is a function that returned a {type(groups).__name__}; it must return a Grouping")
-    if isinstance(groups, Grouping):
-        if data.at_hand:
-            for _ in data.over_blocks(lambda truth, block: groups.check(block), images):
-                pass
-        return groups
-    groups = as_plain_array(groups, "groups")
-    if differ_in_size(data.band.lower) and (library_of(groups) or isinstance(groups, list | tuple)):
-        raise ValueError(f"groups are a map of pixels, {NO_GRID}")
-    if not library_of(groups):
-        raise TypeError(
-            f"groups is {str(groups)[:80]!r}; give a name (learned, band, loss, squared, otsu), a partition "
-            "(*pixels), a Grouping, or a function that fits one"
-        )
-    if tuple(groups.shape[1:]) == data.pixels:
-        raise ValueError("groups= takes one map for all images; give a map of each image, a segmentation, as labels=")
-    return groupings.partition(to_numpy(groups), data.pixels)
+def split(data: CalibrationData, target: Target, method: Method, seed: Any = 0) -> Split:
+    """Draw the units that fit, as many as the method asks for; the others certify.
+
+    >>> from pixelbounds import Band, CalibrationData, RCPS, share
+    >>> images = CalibrationData(np.zeros((40, 2)), Band(np.zeros((40, 2)), np.ones((40, 2))))
+    >>> fitting, certifying = split(images, Target([share(0.1)]), RCPS())
+    >>> fitting.units, len(certifying.order)
+    (0, 40)
+    """
+    rng = check_generator(seed)
+    data, risks = data.with_promises(target)
+    needs = needs_of(risks, data, target, look=method.name != "rcps" or bool(method.n_fit))
+    least = max(need.least for need in needs)
+    unit_of = data.unit_of
+    units = int(unit_of.max()) + 1
+    labelled = data.labels is not None or data.features is not None
+    count = method.units_to_fit(units, least, prod(data.pixels) if data.pixels else inf, labelled=labelled)
+    shuffled = rng.permutation(units)
+    if count >= units:
+        raise NoGuarantee(f"give more {data.nouns}: {units} cannot both fit and certify")
+    if method.n_fit is None and not target.of_all_pixels:
+        count = min(_enough(need, shuffled, count) for need in needs)
+    return split_at(data, risks, shuffled[:count], shuffled[count:])
 
 
-def _named(name: str, data: Any, images: Array, rng: np.random.Generator, k: int | None, quantile: float) -> Grouping:
-    if name == "learned":
-        bins = 16 if k is None else check_count(k, "k")
-        return groupings.fit_learned_groups(data, images, rng, bins_per_side=bins, quantile=quantile)
-    if name == "band":
-        return groupings.fit_band_groups(data, images, width=12 if k is None else check_count(k, "k", most=4096))
-    if name == "otsu":
-        return groupings.by_otsu(data, images, 4 if k is None else check_count(k, "k"))
-    return groupings.by_loss(data, images, 8 if k is None else k, "l01" if name == "loss" else "squared")
+def split_at(
+    data: CalibrationData, risks: Sequence[RiskTarget], fitting_units: Array, certifying_units: Array
+) -> Split:
+    """The split in which some units fit and others certify, in this order; both by number."""
+    fits = np.isin(data.unit_of, fitting_units)
+    images = np.flatnonzero(fits)
+    fitting = FittingImages(data, np.arange(len(data)), tuple(risks), len(certifying_units))
+    fitting = fitting.take(images) if len(images) else replace(fitting, images=images)
+    return Split(fitting, CertifyingImages(data, ~fits, certifying_units, tuple(risks), fitting))
 
 
-def _by_width(bins: int) -> Callable[[CalibrationData, Array], Grouping]:
-    """Few groups, which few images can tell apart also where the path is followed far beyond them."""
-    return partial(groupings.fit_band_groups, width=bins, room=1)
+class Need(NamedTuple):
+    """Which units have what a promise is about, bool (units,), and how many of these must certify it at the least."""
+
+    having: Array
+    least: int
 
 
-def few_groups(units: int, values: float) -> Any:
-    """Few groups, by width alone, where fitting units or their values are too few to choose by; else None."""
-    if units < FEW or values < 8 * FEW_VALUES:
-        return _by_width(2)
-    return _by_width(4) if units < 4 * FEW else None
+def needs_of(risks: Sequence[RiskTarget], data: CalibrationData, target: Target, *, look: bool = True) -> list[Need]:
+    """What each promise needs; without a `look` at regions they are taken to be everywhere."""
+    units = int(data.unit_of.max()) + 1
+    inside = data.having() if look and any(risk.region for risk in risks) else None
+    needs = []
+    for risk in risks:
+        has = risk.subgroup if inside is None else inside[:, risk.region] & risk.subgroup
+        having = np.zeros(units, bool)
+        having[data.unit_of[has]] = True
+        need = Need(having, least_units(risk.level, target.failure_prob, target.bound))
+        if risk.place != "all" and having.sum() < need.least and target.bound in BOUNDS.values():
+            raise NoGuarantee(
+                f"Give more {data.nouns} with the region, raise the level of the promise, or leave it out: "
+                f"{risk.words} cannot be certified, as {int(having.sum())} of {units} have the region, and with "
+                f"{target.bound_name} at least {need.least} of them must certify"
+            )
+        needs.append(need)
+    return needs
 
 
-def _shortest_groups(fitting: FittingImages, target: Target, rng: np.random.Generator) -> Grouping:
-    """The candidate that is shortest on units that it was not fitted on, fitted on all of them."""
-    data, several = fitting.data, bool(weighed_promises(fitting, target))
-    few = data.features is None and fitting.units < _MANY
-    tried: list[FitGroups] = [partial(grouping_of, "band"), partial(grouping_of, "learned")]
-    if data.features is not None:  # with much to learn from, the score's tail can be told apart too
-        tried = [partial(grouping_of, "learned", quantile=q) for q in (0.75, 0.9)]
-    if several and data.labels is not None and data.features is None:
-        tried.pop()  # labels say more of a region than what could be learned
-    if few or several:  # few images, and a rare region, tell many groups apart badly
-        tried.insert(0, partial(grouping_of, _by_width(4 if few else 8)))
-    best = tried[0]
-    if fitting.units >= 4:
-        seed = int(rng.integers(2**63))  # all candidates see the same halves and the same randomness
-        first, _ = split_by_unit(fitting.unit_of, fitting.units // 2, np.random.default_rng(seed))
-        halves = _halves(fitting, first)[: 2 if few else 1]
-        certified = greatest_loss(fitting.certifying, target.level, target.failure_prob) if few else 0.0
-        level = certified or target.level
-        lengths = [sum(_length_of(*half, fit, seed, target, level) for half in halves) for fit in tried]
-        best = next(fit for fit, length in zip(tried, lengths, strict=True) if length <= min(lengths) * _ABOUT)
-    return best(data, fitting.images, rng)
+def least_units(level: float, failure_prob: float, bound: ConfidenceBound) -> int:
+    """Fewest units that certify at all; 0 where a user's bound says that none do, which certifying will report."""
+    try:
+        return least_images(level, failure_prob, bound=bound)
+    except ValueError:
+        return 0
 
 
-# ---------------------------------------------------------------- lengths on fitting images
+def _enough(need: Need, shuffled: Array, fit: int) -> int:
+    """After how many of the units, in random order, as many are likely left as must certify; none where none fit.
+
+    What is likely is estimated from the units before, with one that has it added.
+    """
+    for count in range(1, fit):
+        share = (int(need.having[shuffled[:count]].sum()) + 1) / (count + 1)
+        if (len(shuffled) - count - 1) * share < _SPARE * need.least:
+            return count
+    return fit
 
 
-def shortest_band(
-    offered: Mapping[str, FittingImages], target: Target, method: Method, rng: np.random.Generator
-) -> tuple[str, dict[str, float]]:
-    """The name of the band with the shortest intervals on the fitting images (of equal ones the first), and lengths."""
-    first = next(iter(offered.values()))
-    if not len(first.images):
-        raise ValueError(f"{len(offered)} bands are offered, and no image fits, by which to choose: give n_fit")
-    half = None
-    if not isinstance(method, RCPS) and first.units >= FEW:
-        half, _ = split_by_unit(first.unit_of, first.units // 2, rng)
-    seed = int(rng.integers(2**63))
-    fit: FitGroups = partial(grouping_of, groupings.Single() if isinstance(method, RCPS) else "band")
-    lengths = {}
-    for name, fitting in offered.items():
-        parts = [(fitting, fitting)] if half is None else _halves(fitting, half)
-        lengths[name] = float(np.mean([_length_of(*part, fit, seed, target, target.level) for part in parts]))
-    return min(lengths, key=lengths.__getitem__), lengths
-
-
-def _halves(fitting: FittingImages, first: Array) -> list[tuple[FittingImages, FittingImages]]:
-    """Those of the first half, by a mask, and the others, both ways."""
-    one, other = fitting.take(np.flatnonzero(first)), fitting.take(np.flatnonzero(~first))
-    return [(one, other), (other, one)]
-
-
-def _length_of(
-    taught: FittingImages, others: FittingImages, fit: FitGroups, seed: int, target: Target, level: float
-) -> float:
-    """Mean length on other images where these just keep what is asked, along the path that some shaped."""
-    grouping = fit(taught.data, taught.images, np.random.default_rng(seed))
-    if isinstance(grouping, groupings.Single):
-        path = scalar_path(taught.data, grouping, taught.images)
-    else:
-        path = path_of(taught, grouping, target, level)
-    if weighed_promises(others, target):
-        point = joint_point(others, path, target)
-    else:
-        point = point_at_risk(others.data, path, level)
-    return mean_length(others.data, grouping, path.points[:, point])
-
-
-def point_at_risk(data: CalibrationData, path: Path, level: float) -> int:
-    """The first point whose mean share of missed pixels on these very images is at most a level, or the last."""
-    table, sizes, *_ = data.aggregate(misses, path=path)
-    risk = (table[:, : len(path)] / sizes[:, :1]).mean(axis=0)
-    return min(int(np.argmax(np.append(risk, 0.0) <= level)), len(path) - 1)
-
-
-def mean_length(data: CalibrationData, grouping: Grouping, widening: Array) -> float:
-    """Mean clipped length at one widening of each group."""
-
-    def work(truth: Array, block: Block) -> Array:
-        lower, upper = block.widen(data.family, grouping, widening)
-        return (upper - lower).reshape(len(block), -1).mean(axis=1)
-
-    return float(np.concatenate(list(data.over_blocks(work))).mean())
+def with_data(parts: Split, data: CalibrationData, target: Target) -> Split:
+    """The same split of other data of the same images, such as another band."""
+    data, risks = data.with_promises(target)
+    fitting_units = np.unique(parts.certifying.data.unit_of[~parts.certifying.images])
+    return split_at(data, risks, fitting_units, parts.certifying.order)

@@ -72,12 +72,6 @@ def units_of(units: Any, n: int) -> tuple[Units | None, Array]:
     return units, np.unique(check_units(units.ids, n), return_inverse=True)[1]
 
 
-def split_by_unit(unit_of: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Images of `count` random units, bool (n,), and the other units in random order."""
-    shuffled = rng.permutation(np.unique(unit_of))
-    return np.isin(unit_of, shuffled[:count]), shuffled[count:]
-
-
 @dataclass(frozen=True, eq=False)
 class UnitLosses:
     """Losses of images to losses of those units that have an image which counts.

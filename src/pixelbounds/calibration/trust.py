@@ -34,13 +34,12 @@ from ..storage.version import VERSION
 from .block import Block, read_block
 from .bounds import BOUNDS
 from .certify import fixed_sequence_test
-from .data import ROWS, CalibrationData, statistic
+from .data import ROWS, CalibrationData, FittingImages, statistic
 from .families import Family
 from .groups.band_bins import BandGroups, fit_band_groups
 from .groups.contract import packed, unpacked
-from .methods import Frontier
+from .methods import Frontier, split
 from .promises import share
-from .split import FittingImages, split
 from .target import Target, risk_test_of
 from .words import confidence_in_words, level_in_words, plural, share_in_words
 

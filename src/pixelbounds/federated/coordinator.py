@@ -18,10 +18,10 @@ from ..calibration.block import Grouping
 from ..calibration.bounds import BOUNDS
 from ..calibration.calibration import Calibration
 from ..calibration.certify import certify
+from ..calibration.choice import few_groups
 from ..calibration.losses import loss_table
-from ..calibration.methods import RCPS, Frontier, Method, few_groups, method_of
+from ..calibration.methods import RCPS, Frontier, Method, Split, method_of, split
 from ..calibration.promises import Promise
-from ..calibration.split import Split, split
 from ..calibration.target import Target, Units, target_of
 from ..images.checks import check_choice, check_count
 from ..images.library import Array, current_runner

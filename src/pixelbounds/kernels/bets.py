@@ -61,6 +61,24 @@ def betting_wealth(losses: np.ndarray, level: float, failure_prob: float) -> flo
 
 
 @njit(nogil=True, cache=True)
+def betting_bound(losses: np.ndarray, failure_prob: float, width: float) -> float:
+    """The least level that the bets reject, rounded upward by at most `width`."""
+    goal, few = -np.log(failure_prob), few_to(len(losses), failure_prob)  # bets below `few` begin in another way
+    low, high = few, 1.0
+    if betting_wealth(losses, np.nextafter(few, 1.0), failure_prob) > goal:
+        low, high = 0.0, few
+    for _ in range(60):
+        if high - low <= width:
+            break
+        middle = (low + high) / 2
+        if betting_wealth(losses, middle, failure_prob) > goal:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@njit(nogil=True, cache=True)
 def rejects_ratio(top: np.ndarray, bottom: np.ndarray, ratio: float, failure_prob: float, steady: np.ndarray) -> bool:
     """Whether bets against "E[top] / E[bottom] is at least `ratio`" ever multiply their wealth by 1 / failure_prob.
 

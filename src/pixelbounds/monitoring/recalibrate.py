@@ -22,12 +22,11 @@ from ..calibration.bounds import least_images
 from ..calibration.calibrate import settings_of
 from ..calibration.calibration import Calibration
 from ..calibration.certify import certify
-from ..calibration.data import CalibrationData
+from ..calibration.data import CalibrationData, FittingImages
 from ..calibration.losses import loss_table
-from ..calibration.methods import Method, method_of
+from ..calibration.methods import Method, method_of, split
 from ..calibration.promises import Promise
 from ..calibration.provenance import BandStatistics
-from ..calibration.split import FittingImages, split
 from ..calibration.target import target_of
 from ..calibration.text import SHIFT
 from ..images.checks import NoGuarantee, check_generator, check_number

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..calibration.calibrate import calibrate
 from ..calibration.calibration import Calibration, load_calibration
-from ..calibration.methods import NAMED_GROUPS, method_of
+from ..calibration.choice import NAMED_GROUPS
+from ..calibration.methods import method_of
 from ..calibration.provenance import is_known_image
 from ..calibration.target import Units
 from ..calibration.text import second_try

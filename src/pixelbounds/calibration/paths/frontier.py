@@ -24,6 +24,7 @@ from ..data import CalibrationData, statistic
 from ..families import Family, additive
 from .path import POINTS, Grid, Path, grid_of, index_points
 
+_ONE = np.ones(1)  # the slope of every additive end
 _POOLED_ENDS = 1024  # of all labels that a group within a label counts beside its own
 
 # ---------------------------------------------------------------- what widening buys
@@ -123,9 +124,10 @@ def _length_sums(family: Family, block: Block, label: Array, edges: Array, units
     """Fixed-point sums from which lengths at the edges follow: (2, K, E + 1) for linear ends, else (K, E)."""
     least, most = block.limits
     if family.ends is not None:
-        at = family.ends(block.band)
         sums = np.zeros((k, len(edges) + 1, 2), np.int64)  # both sums of a cell lie together
-        ends = [np.ascontiguousarray(x).reshape(-1) for x in at]
+        ends = [*block.flat_ends(), _ONE, _ONE]
+        if family is not additive:
+            ends = [np.ascontiguousarray(x).reshape(-1) for x in family.ends(block.band)]
         ladder = np.append(edges - family.start, np.inf)
         first, starts = index_points(ladder[None])
         add_lengths(*ends, least, most, label, ladder, first, starts[0], *units, sums)

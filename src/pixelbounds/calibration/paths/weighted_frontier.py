@@ -22,10 +22,9 @@ import numpy as np
 from ...images.library import Array
 from ...kernels.entry_scores import weigh_missed
 from ..block import Block, Grouping
-from ..data import ROWS, CalibrationData, statistic
+from ..data import ROWS, CalibrationData, FittingImages, statistic
 from ..families import Family
 from ..promises import RiskTarget
-from ..split import FittingImages
 from ..target import RiskTest, Target, risk_test_of
 from .frontier import Trades, first_edges, frontier_path, trades, traversal
 from .path import Path, grid_of, misses, region_sizes
@@ -36,11 +35,6 @@ _LEAST = 0.2  # factor by which a promise is lowered in one round
 _FINE = 1e-6  # risk below which knots need not be dense
 _DOUBT = 2.0  # standard errors by which other units may be worse: what a rare region misses is hardly known
 _FLOOR = 1e-3  # no promise is forgotten: relative to the greatest multiplier
-
-
-def weighed_promises(fitting: FittingImages, target: Target) -> tuple[RiskTarget, ...]:
-    """The promises whose misses shape the path; none for one share of all pixels, or for losses that see images."""
-    return () if target.of_all_pixels else tuple(risk for risk in fitting.risks if risk.counts_only)
 
 
 @statistic(ROWS, ROWS, ROWS, ROWS)
@@ -130,7 +124,7 @@ def _simulated_certifications(fitting: FittingImages, target: Target, sizes: Arr
     unit_of = np.unique(fitting.unit_of, return_inverse=True)[1]
     everyone = np.arange(int(unit_of.max()) + 1)
     simulated = []
-    for risk in weighed_promises(fitting, target):
+    for risk in fitting.weighed(target):
         if risk.counts(sizes).any():
             test = risk_test_of(
                 replace(risk, weighting="units"),  # how units count shapes no path

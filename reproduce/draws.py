@@ -16,7 +16,7 @@ import numpy as np
 
 from pixelbounds.calibration.bounds import greatest_loss
 from pixelbounds.calibration.data import CalibrationData
-from pixelbounds.calibration.groups.band_bins import fit_band_groups
+from pixelbounds.calibration.groups.band_features import fit_band_groups
 from pixelbounds.calibration.methods import KRCPS, RCPS, Frontier, Method
 from pixelbounds.calibration.promises import share
 from pixelbounds.calibration.target import Target

@@ -13,10 +13,9 @@ import numpy as np
 
 from pixelbounds.calibration.block import Block, Grouping
 from pixelbounds.calibration.bounds import bound_named, rejects
-from pixelbounds.calibration.certify import certify
+from pixelbounds.calibration.certify import LossTable, certify, loss_table
 from pixelbounds.calibration.choice import point_at_risk
 from pixelbounds.calibration.data import CalibrationData, FittingImages
-from pixelbounds.calibration.losses import LossTable, loss_table
 from pixelbounds.calibration.methods import KRCPS, Method, split
 from pixelbounds.calibration.paths.path import Path, misses
 from pixelbounds.calibration.target import Target

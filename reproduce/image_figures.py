@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from pixelbounds.calibration.calibrate import calibrate
+from pixelbounds.calibration.calibration import calibrate
 from pixelbounds.calibration.methods import KRCPS
 from pixelbounds.demo.packaged import SIGMA_0, network_file
 from pixelbounds.images.library import Array

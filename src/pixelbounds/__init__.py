@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     )
     from .calibration import bounds, families, groups, losses
     from .calibration.bounds import least_images
-    from .calibration.calibrate import calibrate
-    from .calibration.calibration import Calibration, load_calibration
-    from .calibration.certify import CertifiedPoint, certify, fixed_sequence_test
+    from .calibration.calibration import Calibration, calibrate
+    from .calibration.calibration_file import load_calibration
+    from .calibration.certify import CertifiedPoint, certify, fixed_sequence_test, loss_table
     from .calibration.data import CalibrationData
     from .calibration.families import Family
-    from .calibration.losses import loss_table
     from .calibration.masks import (
         class_masks,
         margin_band,
@@ -68,12 +67,11 @@ _HOMES = {  # where each name is defined
         "narrow quantile_regression"
     ),
     "calibration.bounds": "least_images",
-    "calibration.calibrate": "calibrate",
-    "calibration.calibration": "Calibration load_calibration",
-    "calibration.certify": "CertifiedPoint certify fixed_sequence_test",
+    "calibration.calibration": "Calibration calibrate",
+    "calibration.calibration_file": "load_calibration",
+    "calibration.certify": "CertifiedPoint certify fixed_sequence_test loss_table",
     "calibration.data": "CalibrationData",
     "calibration.families": "Family",
-    "calibration.losses": "loss_table",
     "calibration.masks": ("class_masks margin_band segmentation_band segmentation_promises volume_outside volumes"),
     "calibration.methods": "Frontier KRCPS Method RCPS split split_at",
     "calibration.paths.path": "Path",

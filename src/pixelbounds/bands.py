@@ -30,7 +30,7 @@ from .images.checks import (
 from .images.ends import Band
 from .images.foreign import axes_of
 from .images.functional import Functional, functional_values
-from .images.library import Array, as_array, differ_in_size, in_threads, library_of, like, to_numpy
+from .images.library import Array, as_array, differ_in_size, in_threads, is_plain, library_of, like, to_numpy
 from .images.source import NAMELESS_VALUES, Source, exact_share
 from .kernels.selection import tails
 
@@ -212,7 +212,7 @@ def calibrated_quantiles(samples: Any, miscoverage: float | Fraction, *, axis: i
     Band of 2 images of shape (4, 4), float64, calibrated quantiles, samples 19, miscoverage 1/10
     """
     a = exact_share(miscoverage, "miscoverage")
-    named = axes_of(samples)
+    named = None if is_plain(samples) else axes_of(samples)
     samples, axis = _checked(samples, axis)
     rank, _ = calibrated_ranks(samples.shape[axis], a)  # by symmetry the upper rank is m + 1 - rank
     lower, upper = _reduce(samples, axis, lambda x: order_statistics(x, rank, threads=threads))

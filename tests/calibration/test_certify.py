@@ -12,7 +12,7 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration.block import Single
-from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.calibration_file import calibration_from_bytes
 from pixelbounds.calibration.data import FittingImages
 from pixelbounds.calibration.methods import Need, _enough
 from pixelbounds.calibration.paths.path import scalar_path

@@ -7,7 +7,7 @@ from trials import WORLDS, check_failures
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration import calibrate as calibrate_module
+from pixelbounds.calibration import calibration
 from pixelbounds.calibration.choice import shortest_band
 from pixelbounds.calibration.data import FittingImages
 
@@ -40,7 +40,7 @@ def test_a_choice_on_the_fitting_images_keeps_the_promise_and_one_on_the_certify
 ):
     kept = failures(WORLDS)
     every = {}
-    with_data = calibrate_module.with_data
+    with_data = calibration.with_data
 
     def noted(parts, data, target):
         found = with_data(parts, data, target)
@@ -56,8 +56,8 @@ def test_a_choice_on_the_fitting_images_keeps_the_promise_and_one_on_the_certify
         }
         return shortest_band(looked, at, method, rng)
 
-    monkeypatch.setattr(calibrate_module, "with_data", noted)
-    monkeypatch.setattr(calibrate_module, "shortest_band", choose)
+    monkeypatch.setattr(calibration, "with_data", noted)
+    monkeypatch.setattr(calibration, "shortest_band", choose)
     looked = failures(12) / 12
     check_failures(kept, WORLDS, DELTA, ("a choice on the certifying images", looked), record_property)
 

@@ -1,7 +1,5 @@
 """Trees as arrays predict what LightGBM predicts, to the bit; odd arrays are refused with a remedy."""
 
-from dataclasses import replace
-
 import lightgbm
 import numpy as np
 import pytest
@@ -9,9 +7,9 @@ from labelled_world import FITTING, N, world
 
 from pixelbounds import groups
 from pixelbounds.calibration.block import all_entries
+from pixelbounds.calibration.groups.band_features import columns_of, feature_rows
 from pixelbounds.calibration.groups.contract import load_grouping
-from pixelbounds.calibration.groups.forest import Forest, forest_of
-from pixelbounds.calibration.groups.learned import columns_of, feature_rows
+from pixelbounds.calibration.groups.learned import Forest, forest_of
 from pixelbounds.kernels.trees import predict_all
 
 TINY = np.float32(1e-35)  # LightGBM takes values up to this size for 0
@@ -133,12 +131,15 @@ def test_learned_groups_predict_as_the_fitted_booster(limits, features, monkeypa
 # ---------------------------------------------------------------- odd arrays
 
 
-def forest():
-    """Two trees: 0 -> (1 -> (leaf 0, leaf 1), leaf 2), and one split."""
-    return Forest(
-        3, np.array([0, 1, 2]), np.array([0.5, 0.25, 0.0]), np.array([1, -1, -1]), np.array([-3, -2, -2]),
-        np.array([0, 2, 3]), np.array([1.0, 2.0, 3.0, 10.0, 20.0]),
-    )  # fmt: skip
+def stored(**change):
+    """Columns and arrays of two trees in a file, 0 -> (1 -> (leaf 0, leaf 1), leaf 2), and one split, with a change."""
+    parts = {
+        "columns": 3, "feature": np.array([0, 1, 2]), "threshold": np.array([0.5, 0.25, 0.0]),
+        "left": np.array([1, -1, -1]), "right": np.array([-3, -2, -2]), "root": np.array([0, 2, 3]),
+        "leaf": np.array([1.0, 2.0, 3.0, 10.0, 20.0]),
+    }  # fmt: skip
+    parts |= change
+    return parts.pop("columns"), {f"trees.{name}": x for name, x in parts.items()}
 
 
 ODD_ARRAYS = {
@@ -163,15 +164,15 @@ ODD_ARRAYS = {
 @pytest.mark.parametrize("change, named", ODD_ARRAYS.values(), ids=ODD_ARRAYS)
 def test_odd_trees_are_refused(change, named):
     with pytest.raises(ValueError, match=rf"{named}.*calibrate again"):
-        replace(forest(), **change).checked()
+        Forest.from_state(*stored(**change))
 
 
 def test_trees_of_too_many_leaves_or_cuts_are_refused():
     chain = np.arange(70)
     wide = {"left": ~chain, "right": np.append(chain[1:], -71), "root": np.array([0, 70]), "leaf": np.zeros(71)}
     with pytest.raises(ValueError, match=r"left.*calibrate again"):
-        replace(forest(), feature=0 * chain, threshold=chain / 7, **wide).checked()
+        Forest.from_state(*stored(feature=0 * chain, threshold=chain / 7, **wide))
     stumps = np.arange(300)
     many = {"left": -1 + 0 * stumps, "right": -2 + 0 * stumps, "root": np.arange(301), "leaf": np.zeros(600)}
     with pytest.raises(ValueError, match=r"threshold.*300.*calibrate again"):
-        replace(forest(), feature=0 * stumps, threshold=stumps / 7, **many).checked()
+        Forest.from_state(*stored(feature=0 * stumps, threshold=stumps / 7, **many))

@@ -11,8 +11,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import execution
 from pixelbounds.calibration import certify
-from pixelbounds.calibration import losses as loss_tables
-from pixelbounds.calibration.losses import tabulated
+from pixelbounds.calibration.certify import tabulated
 from pixelbounds.calibration.paths.path import misses
 from pixelbounds.images.library import Runner, set_runner
 from pixelbounds.images.ragged import Ragged
@@ -23,7 +22,7 @@ N = 200
 @pytest.fixture
 def small_room(tmp_path, monkeypatch):
     """So little memory that every table goes to disk, and the list of files that were made."""
-    made, real = [], loss_tables.tempfile.TemporaryFile
+    made, real = [], certify.tempfile.TemporaryFile
 
     def noted(*place, **how):
         file = real(*place, **how)
@@ -31,7 +30,7 @@ def small_room(tmp_path, monkeypatch):
             made.append(file)
         return file
 
-    monkeypatch.setattr(loss_tables.tempfile, "TemporaryFile", noted)
+    monkeypatch.setattr(certify.tempfile, "TemporaryFile", noted)
     runner = Runner()
     runner.table_bytes = 20_000
     runner.scratch = tmp_path

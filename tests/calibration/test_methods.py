@@ -8,7 +8,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds.calibration import choice
 from pixelbounds.calibration.bounds import greatest_loss
-from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.calibration_file import calibration_from_bytes
 from pixelbounds.calibration.data import FittingImages
 from pixelbounds.demo.synthetic import synthetic_pairs
 

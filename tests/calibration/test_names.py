@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pixelbounds as pb
-from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.calibration_file import calibration_from_bytes
 
 N = 60
 

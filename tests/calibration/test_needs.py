@@ -8,7 +8,7 @@ from refusals import refuses
 from scipy.stats import binom, gamma
 
 import pixelbounds as pb
-from pixelbounds.calibration.sample_size import gamma_quantiles
+from pixelbounds.calibration.bounds import gamma_quantiles
 
 KINDS = {
     "share": pb.share(0.1, name="x"),

@@ -10,7 +10,7 @@ from worlds import heteroscedastic
 
 import pixelbounds as pb
 from pixelbounds.calibration import certify
-from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.calibration_file import calibration_from_bytes
 
 N = 120
 
@@ -35,10 +35,10 @@ class Rows:
 def noted(monkeypatch):
     """What certifying was given, and the points at which own losses are tested."""
     seen = {}
-    certified, points = certify.certify, certify._tested_points
-    monkeypatch.setattr(certify, "_tested_points", lambda *how: seen.setdefault("points", points(*how)))
+    certified, points = certify.certify, certify.tested_points
+    monkeypatch.setattr(certify, "tested_points", lambda *how: seen.setdefault("points", points(*how)))
     monkeypatch.setattr(
-        "pixelbounds.calibration.calibrate.certify",
+        "pixelbounds.calibration.calibration.certify",
         lambda table, target: (seen.update(path=table.path, images=table.images), certified(table, target))[1],
     )
     return seen

@@ -11,7 +11,7 @@ from worlds import heteroscedastic
 import pixelbounds as pb
 from pixelbounds import federated
 from pixelbounds.calibration.data import CalibrationData
-from pixelbounds.calibration.groups.band_bins import fit_band_groups
+from pixelbounds.calibration.groups.band_features import fit_band_groups
 from pixelbounds.images.ragged import Ragged
 
 CASES = {

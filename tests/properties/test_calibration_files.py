@@ -14,7 +14,7 @@ from refusals import data, refuses
 from safetensors.numpy import save as save_tensors
 
 import pixelbounds as pb
-from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.calibration_file import calibration_from_bytes
 from pixelbounds.calibration.losses import l01 as ours
 from pixelbounds.images.measure import Measure
 

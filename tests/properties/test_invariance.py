@@ -10,7 +10,7 @@ from flat import flat_calibrate
 from tensors import as_tensor
 from worlds import heteroscedastic
 
-from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.calibration_file import calibration_from_bytes
 from pixelbounds.images import library
 
 

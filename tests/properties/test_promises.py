@@ -17,8 +17,8 @@ from trials import DOUBLED, LARGE, check_failures, generator
 
 import pixelbounds as pb
 from pixelbounds.calibration.block import Single
+from pixelbounds.calibration.certify import LossTable
 from pixelbounds.calibration.data import CertifyingImages
-from pixelbounds.calibration.losses import LossTable
 from pixelbounds.calibration.promises import RiskTarget
 
 pytestmark = pytest.mark.guarantees

@@ -15,7 +15,7 @@ from trials import LARGE, WORLDS, check_failures
 
 import pixelbounds as pb
 from benchmarks import voids
-from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.calibration_file import calibration_from_bytes
 from pixelbounds.calibration.sample_size import plan
 from pixelbounds.workflows.calibrate import calibrate_files
 from pixelbounds.workflows.request import Request

@@ -16,7 +16,7 @@ from plain_specimens import edited_run, edited_table, make_runs, make_tables, us
 from worlds import heteroscedastic
 
 import pixelbounds as pb
-from pixelbounds.calibration.calibration import calibration_from_bytes
+from pixelbounds.calibration.calibration_file import calibration_from_bytes
 from pixelbounds.federated.messages import message_of
 from pixelbounds.images.checks import own_limits
 from pixelbounds.monitoring.state_file import monitor_bytes, monitor_from_bytes

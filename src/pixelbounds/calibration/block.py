@@ -6,12 +6,14 @@ intervals of a few thousand pixels at a time, so that what lies between stays in
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from importlib import import_module
 from math import isfinite, prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from ..images.ends import Band, check_range, outward
 from ..images.library import Array, rows_of
 from ..kernels.entry_scores import LOWER, UPPER, collect_missed
 from ..kernels.intervals import widen_ends
-from ..kernels.values import survey, survey_band
+from ..kernels.values import fingerprint, survey, survey_band
 from .families import Family, additive
 
 State = tuple[dict[str, Any], dict[str, Array]]  # of a grouping: JSON part, arrays
@@ -192,6 +194,19 @@ class Grouping(ABC):
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> Grouping:
         """The grouping that a file holds."""
 
+    def packed(self, start: str) -> State:
+        """What a file holds: kind and numbers, and arrays whose names begin so."""
+        meta, arrays = self.state()
+        return {"kind": self.kind, **meta}, {start + name: x for name, x in arrays.items()}
+
+    def on_images(self, hashes: Array) -> Self:
+        """The grouping, remembering the images that shaped it by their hashes, (n,) uint64."""
+        if hashes.dtype != np.uint64 or hashes.ndim != 1:
+            raise ValueError(f"image hashes are {hashes.dtype} {hashes.shape}; they must be uint64, one per image")
+        known = copy(self)
+        object.__setattr__(known, "fitted_on", hashes)
+        return known
+
     def check(self, block: Block) -> None:  # noqa: B027  (most groupings fit any band)
         """Refuse a band that the grouping cannot label."""
 
@@ -299,3 +314,60 @@ def known_rows(features: Any, labels: Any, start: int, stop: int) -> tuple[Array
     if labels is not None:
         labels = rows_of(labels, start, stop)
     return features, labels
+
+
+@statistic(np.add, ROWS)
+def image_hashes(truth: Array, block: Block, family: Family) -> tuple[Array, ...]:
+    """The sum of the digests of truth and band, and one hash of each truth, which stays where it is made."""
+    total = np.zeros(8, np.int64)
+    own = np.zeros(len(block), np.uint64)
+    kind = _kind_of(truth)
+    single = _kind_of(truth, np.dtype(np.float32))
+    for i in range(len(block)):
+        state = _words_of(truth[i])
+        own[i] = _hash_of(truth[i], single, state if truth.dtype == np.float32 else None)
+        for part in block.band.arrays:
+            fingerprint(part[i].reshape(-1).view(np.uint32), state)
+        total += np.frombuffer(hashlib.sha256(kind + state.tobytes()).digest(), "<u4")
+    return total, own
+
+
+def region_digests(block: Block) -> Array:
+    """The sum over images of the digests of each of their regions, which reveal no image: (regions, 8)."""
+    total = np.zeros((len(block.regions), 8), np.int64)
+    for r, region in enumerate(block.regions):
+        kind = _kind_of(region)
+        for image in region:
+            content = np.packbits(image) if image.dtype == bool else np.ascontiguousarray(image)
+            total[r] += np.frombuffer(hashlib.sha256(kind + content.tobytes()).digest(), "<u4")
+    return total
+
+
+def _words_of(image: Array) -> Array:
+    state = np.full(256, 2166136261, np.uint32)
+    fingerprint(np.ascontiguousarray(image).reshape(-1).view(np.uint32), state)
+    return state
+
+
+def _kind_of(images: Array, dtype: Any = None) -> bytes:
+    return f"{images.dtype if dtype is None else dtype} {images.shape[1:]}".encode()
+
+
+def _hash_of(image: Array, kind: bytes, state: Array | None = None) -> int:
+    """Digest of one true image in single precision; 0 where all of its values are one, as in many slices of air."""
+    first = image.reshape(-1)[0]
+    if first == image.reshape(-1)[-1] and (image == first).all():
+        return 0
+    if state is None:
+        state = _words_of(image.astype(np.float32))
+    return int.from_bytes(hashlib.sha256(kind + state.tobytes()).digest()[:8], "little")
+
+
+def digest_of(total: Array) -> str:
+    """Digest of a set from the sum of its images' digests: neither cuts nor order matter, and it reveals no image."""
+    return f"{sum(int(word) << (32 * i) for i, word in enumerate(total)) % 2**256:064x}"
+
+
+def is_known_image(image_hashes: Array, known: Array) -> Array:
+    """Which images, (n,) bool, are among some other hashes."""
+    return np.isin(image_hashes, known) & (image_hashes != 0)

@@ -8,6 +8,9 @@ hoeffding, bentkus, hoeffding_bentkus    see the mean loss only, so along a path
 empirical_bernstein, betting             see all losses: much tighter where losses vary little between images
 binomial                                 exact, for losses of 0 and 1 alone; takes the place of betting for these
 conformal                                controls the expectation of the risk, not its probability
+
+What few units certify depends on how losses spread between them (`CertifiableRisks`): a bound that sees more than the
+mean profits where units lose alike.
 """
 
 from __future__ import annotations
@@ -270,3 +273,90 @@ def greatest_loss(images: int, risk_level: float, failure_prob: float = 0.1) -> 
     n, level = check_count(images, "images"), check_open_unit(risk_level, "risk_level")
     others = check_open_unit(failure_prob, "failure_prob") ** (1 / n)  # 1 - p, above 0 whatever is asked
     return max(0.0, 1 - (1 - level) / others)
+
+
+# ---------------------------------------------------------------- what few units certify
+
+SPREAD = 0.5
+
+
+class CertifiableRisks:
+    """The greatest risks that n units certify, where losses are quantiles of a gamma law, in random order, whose
+    deviation is `spread` times its mean; those of a tail are 0 or 1.
+    """
+
+    def __init__(self, failure_prob: float, spread: float, rng: np.random.Generator) -> None:
+        self.failure_prob = failure_prob
+        self.spread = spread
+        self.rng = rng
+        self._shapes: dict[int, Array] = {}  # one order of losses for all bounds with as many units
+
+    def greatest(self, kind: str, level: float, bound: ConfidenceBound, n: int) -> float:
+        """The greatest mean loss of a promise of some kind that n units certify."""
+        if kind == "tail":
+            rank, bound = np.random.default_rng(n).permutation(n), for_zero_one(bound, n, self.failure_prob, level)
+
+            def fails(bad: int) -> bool:
+                return not rejects(bound, (rank < bad).astype(np.float64), self.failure_prob, level)
+
+            return bisect_left(range(1, n), True, key=fails) / n
+        shape, low, high = self._shape(n), 0.0, level
+        while high - low > 1e-4 * level:
+            middle = (low + high) / 2
+            passes = rejects(bound, np.minimum(middle * shape, 1.0), self.failure_prob, level)
+            low, high = (middle, high) if passes else (low, middle)
+        return low
+
+    def _shape(self, n: int) -> Array:
+        """Losses of n units with mean 1: (n,)."""
+        if n not in self._shapes:
+            losses = gamma_quantiles((np.arange(n) + 0.5) / n, self.spread**-2) if self.spread else np.ones(n)
+            self._shapes[n] = self.rng.permutation(losses / losses.mean()) if self.spread else losses
+        return self._shapes[n]
+
+
+def gamma_quantiles(shares: Array, shape: float) -> Array:
+    """Quantiles of the gamma law at shares (n,), by Newton's method on log P, which is concave in log x.
+
+    So it comes from the left whatever the start; a power series for P is all that it needs, and no SciPy.
+    """
+    log_x = start = (np.log(shares) + lgamma(shape + 1)) / shape  # where P is still a power of x
+    for _ in range(64):
+        x, k = np.exp(log_x), shape
+        term = total = np.ones_like(x)
+        while (term > 1e-17 * total).any():
+            k += 1
+            term = term * x / k
+            total = total + term
+        step = ((start - log_x) * shape + x - np.log(total)) * total / shape
+        log_x = log_x + step
+        if (np.abs(step) < 1e-13).all():
+            break
+    return np.asarray(np.exp(log_x))
+
+
+def few_units(promise: Any, n: int, failure_prob: float, bound: ConfidenceBound, noun: str) -> tuple[str, ...]:
+    """What n units leave of a promise, and what a cap, a higher level or more of them would: two lines.
+
+    None where they leave at least half of the level, or where nothing is known of the bound.
+    """
+    if bound not in (*BOUNDS.values(), binomial) or not n:
+        return ()
+    risks, at_most = CertifiableRisks(failure_prob, SPREAD, np.random.default_rng(0)), promise.at_most
+
+    def left(units: int = n, at_most: float = at_most, cap: float = promise.cap) -> str:
+        return f"{cap * risks.greatest(promise.kind, at_most / cap, bound, units):.2g}"
+
+    if float(left()) >= at_most / 2:
+        return ()
+    level, more = min(2 * at_most, 0.9), 2 * max(n, least_images(promise.level, failure_prob, bound=bound))
+    others = [(left(more), f"{more} {noun}"), (left(at_most=level, cap=1.0), f"at_most={level:g}")]
+    cap = next((times * at_most for times in (5, 4, 3, 2) if times * at_most <= 0.5), 1.0)
+    if promise.kind != "tail" and cap < promise.cap:
+        others.insert(0, (left(cap=cap), f"cap={cap:.3g} (an image then counts for at most that)"))
+    few = (
+        f"{n} {noun} are few for {at_most:g}: where losses spread as usual, it is certified if they miss at most "
+        f"{left()} on average."
+    )
+    certified = [f"{share} with {how}" for share, how in others if float(share)]
+    return (few, f"Certified where they miss on average at most {', '.join(certified)}.") if certified else (few,)

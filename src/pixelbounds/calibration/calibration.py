@@ -1,14 +1,21 @@
-"""What a user keeps: the widening of each group, how to find the groups, and what is promised (Algorithm 2's output).
+"""`calibrate`, the stages of the pipeline in their order, and what a user keeps (Algorithm 1).
 
-The file is safetensors with one JSON string: no code runs when it is read, and a checksum finds accidental damage. What
-is read is checked as far as memory safety and plain use need it (SECURITY.md): whoever can reseal a file can make it
-plausible.
+data                 truth and band, validated once                       data.py
+target               promises, failure probability, bound                 target.py, promises.py, bounds.py
+split                S_opt and S_rcps                                     methods.py
+method.fit           groups and path from S_opt                           methods.py, choice.py, groups/, paths/
+loss_table           losses of S_rcps at every point of the path          certify.py
+certify              fixed-sequence test                                  certify.py
+
+A `Calibration` holds the widening of each group, how to find the groups, and what is promised. Its file is safetensors
+with one JSON string: no code runs when it is read (`calibration_file.py`), and a checksum finds accidental damage.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -18,6 +25,7 @@ from ..images.checks import (
     Limits,
     check_choice,
     check_count,
+    check_generator,
     check_limits,
     check_line,
     check_open_unit,
@@ -29,22 +37,24 @@ from ..images.foreign import AXES, SIZES, check_same_axes
 from ..images.library import Array, alike, block_of, in_threads, like, places_for, sizes_of
 from ..images.measure import Measure
 from ..images.source import Source
-from ..storage.files import check_new_file, read_file, replace_file, seal, unseal
+from ..storage.files import check_new_file, replace_file, seal
 from ..storage.version import VERSION
-from .block import Grouping, read_block
-from .bounds import BOUNDS
-from .certify import CertifiedPoint
-from .families import FAMILIES, Family, check_fits
-from .groups.contract import REMEDY, packed, unpacked
+from .block import Grouping, digest_of, read_block
+from .certify import CertifiedPoint, LossTable, certify, loss_table
+from .choice import shortest_band
+from .data import CalibrationData
+from .families import Family, check_fits
 from .groups.labelled import NO_LABELS, LabelledGroups
-from .losses import LossTable
-from .promises import CertifiedPromise, of_all_pixels
-from .provenance import NOT_DESCRIBED, STATISTICS, BandStatistics, digest_of, on_images
-from .target import WEIGHTINGS, Target
-from .text import ANYTIME, description_of
+from .methods import Method, method_of, split, with_data
+from .paths.path import NOT_DESCRIBED, STATISTICS, BandStatistics
+from .promises import CertifiedPromise, Promise
+from .target import WEIGHTINGS, Target, target_of
+from .text import GIVEN, description_of
 from .words import citation
 
-_FORMAT = 3
+_MOST_BANDS = 32  # candidates
+
+CALIBRATION_FORMAT = 3
 NO_HASHES = np.empty(0, np.uint64)
 
 
@@ -187,11 +197,6 @@ class Calibration:
         return self.promises[0].risk
 
     @property
-    def of_all_pixels(self) -> bool:
-        """Whether it promises one share of all pixels alone, which every evaluation counts."""
-        return of_all_pixels(self.promises)
-
-    @property
     def guarantee(self) -> str:
         """What is promised, as one plain sentence."""
         return description_of(self).guarantee
@@ -208,12 +213,7 @@ class Calibration:
     @property
     def labelled(self) -> bool:
         """Whether it uses labels of the images it is applied to."""
-        return isinstance(self.grouping, LabelledGroups)
-
-    @property
-    def your_bound(self) -> bool:
-        """Whether the bound is a user's own, so that its validity was not checked."""
-        return self.bound not in (*BOUNDS, ANYTIME)
+        return self.inner is not self.grouping
 
     @property
     def inner(self) -> Grouping:
@@ -231,8 +231,7 @@ class Calibration:
         """
         band, features, labels = self.check_band(band, features, labels)
         dtype = np.dtype(str(band.lower.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
-        lower = places_for(band.lower, dtype)
-        upper = places_for(band.lower, dtype)
+        lower, upper = places_for(band.lower, dtype), places_for(band.lower, dtype)
 
         def work(start: int, stop: int) -> None:
             for run in alike(band.lower, range(start, stop)):
@@ -283,25 +282,24 @@ class Calibration:
         `evaluate` cannot recognise images that calibrated then, and a monitor cannot compare bands.
         """
         record = replace(self.record, image_hashes=NO_HASHES)
-        return replace(self, record=record, grouping=on_images(self.grouping, NO_HASHES), reference=NOT_DESCRIBED)
+        return replace(self, record=record, grouping=self.grouping.on_images(NO_HASHES), reference=NOT_DESCRIBED)
 
     # ------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration file, aside first and then in place."""
-        target = check_new_file(path, "calibration")
-        replace_file(target, self.to_bytes())
+        replace_file(check_new_file(path, "calibration"), self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the calibration file; equal calibrations give equal bytes."""
         self.__post_init__()  # arrays may have been changed since
-        groups, tensors = packed(self.grouping, "groups.")
+        groups, tensors = self.grouping.packed("groups.")
         tensors |= {"widening": self.widening, "curve": self.curve, "image_hashes": self.record.image_hashes}
         tensors |= {"fitted_on": self.grouping.fitted_on}
         if len(self.reference):
             tensors |= {f"reference.{name}": x for name, x in vars(self.reference).items()}
         text = {
-            "format": _FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
+            "format": CALIBRATION_FORMAT, "package": "pixelbounds", "guarantee": self.guarantee,
             "method": self.method, "bound": self.bound, "family": self.family.name,
             "failure_prob": self.failure_prob, "limits": [x if isfinite(x) else None for x in self.limits],
             "measure": None if self.measure is None else self.measure.state(), "chosen": self.chosen,
@@ -317,47 +315,89 @@ def _check_array(name: str, x: Array, dtype: Any, shape: tuple[int, ...]) -> Non
         raise ValueError(f"{name} is {what}; it must be finite {np.dtype(dtype)} {shape}")
 
 
-# ---------------------------------------------------------------- reading files
+def calibrate(
+    truth: Any,
+    band: Band | Mapping[str, Band],
+    *,
+    risk_level: float | None = None,
+    promises: Sequence[Promise] | None = None,
+    failure_prob: float = 0.1,
+    bound: Any = "betting",
+    method: str | Method = "frontier",
+    units: Any = None,
+    labels: Any = None,
+    features: Any = None,
+    limits: Any = (0.0, 1.0),
+    measure: Measure | None = None,
+    seed: Any = 0,
+) -> Calibration:
+    """Widen a band until every promise holds for future images, with probability 1 - failure_prob.
+
+    That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a
+    growing set) voids it: docs/what_voids_the_promise.md says what is valid. `AnytimeCalibration` may be looked at
+    after every image.
+
+    truth         true images, (n, *pixels), within the limits; 8-bit ones span them, 0 the least and 255 the greatest
+    band          their band, of the same shape, which says how it widens (its family); lists of truths and bands where
+                  images differ in size; or several bands by name, {"0.05": band, "0.1": other}, of which the fitting
+                  images choose the shortest
+    risk_level    the share of all pixels that may be missed: the short form of promises=[pb.share(risk_level)]
+    promises      what must hold, all of it together, made by `pb.share`, `pb.tail` and `pb.loss`: about all pixels,
+                  regions of them or subgroups of images; several need no correction (docs/guarantee.md)
+    failure_prob  failure probability (delta): how often the guarantee may fail over calibration sets
+    bound         name of a function of `pixelbounds.bounds`, or a function (losses, failure_prob) -> bound
+    method        "frontier" (shortest; like rcps where units are hardly enough to certify), "krcps" (the paper's),
+                  "rcps" (one widening for all pixels), or an object with settings: pb.Frontier(groups="band"),
+                  pb.KRCPS(k=8, d_opt=100), pb.RCPS()
+    units         unit (patient, scan) of each image, (n,), or pb.Units(ids, name="patient"): losses are averaged per
+                  unit before they are bounded, and the promise is about a future unit, averaged over its images
+    labels        a segmentation of the reconstruction, whole numbers (n, *pixels) or a list: groups lie within labels.
+                  It may be wrong. `apply` needs that of new images, made in the same way. (The region of a promise
+                  is given to the promise.)
+    features      further images known at test time: (n, *pixels), (n, f, *pixels), or a list; for learned groups
+    limits        least and greatest possible value, to which intervals are clipped; None for none
+    measure       what the numbers stand for, such as Measure.of_window((400, 40)); kept in the file
+    seed          seed for the split and for fitting; results are reproducible
+
+    >>> rng = np.random.default_rng(0)
+    >>> centre = rng.uniform(0.3, 0.7, (200, 8, 8))
+    >>> truth = centre + 0.05 * rng.standard_normal(centre.shape)
+    >>> cal = calibrate(truth, Band(centre - 0.05, centre + 0.05), risk_level=0.1)
+    >>> cal.risk < cal.risk_level
+    True
+    >>> from pixelbounds import share
+    >>> bright = share(0.15, within=centre > 0.6, name="bright pixels")
+    >>> cal = calibrate(truth, Band(centre - 0.05, centre + 0.05), promises=[share(0.1), bright])
+    >>> [(promise.name, promise.risk < promise.at_most) for promise in cal.promises]
+    [('all pixels', True), ('bright pixels', True)]
+    """
+    target = target_of(risk_level, promises, failure_prob, bound)
+    method, rng = method_of(method), check_generator(seed)
+    bands = band if isinstance(band, Mapping) else {"": band}
+    if not 1 <= len(bands) <= _MOST_BANDS:
+        raise ValueError(f"band holds {len(bands)} candidates; give 1 to {_MOST_BANDS}, each by a name")
+    offered = [CalibrationData(truth, one, units, labels, features, limits, measure) for one in bands.values()]
+    fitting, certifying = parts = split(offered[0], target, method, rng)
+    settings: dict[str, Any] = {}
+    if len(offered) > 1:
+        every = {str(name): with_data(parts, one, target) for name, one in zip(bands, offered, strict=True)}
+        name, lengths = shortest_band({name: one.fitting for name, one in every.items()}, target, method, rng)
+        fitting, certifying = every[name]
+        settings = {"band": name, "bands": lengths}
+    fitting.data.check_bands(fitting.images)
+    path = method.fit(fitting, target, rng)
+    table = loss_table(certifying, path, target)
+    point = certify(table, target)
+    settings |= settings_of(method, certifying.data)
+    return Calibration.of(table, point, target, method.name, "generator" if seed is rng else str(seed), settings)
 
 
-def load_calibration(path: str | os.PathLike[str], *, family: Family | None = None) -> Calibration:
-    """Read a calibration file; a user's own family must be given again, for a file holds no code."""
-    return calibration_from_bytes(read_file(path, "calibration file"), str(path), family)
-
-
-def calibration_from_bytes(data: bytes, name: str = "file", family: Family | None = None) -> Calibration:
-    """The calibration that the content of a file holds."""
-    remedy = "write it again with Calibration.save"
-    text, tensors = unseal(data, name, what="calibration file", remedy=remedy, again="calibrate again")
-    if text["format"] != _FORMAT:
-        raise ValueError(f"{name!r} has format {text['format']!r}, this version reads {_FORMAT}; calibrate again")
-    try:
-        return _calibration_of(text, tensors, name, family)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-        if isinstance(error, ValueError) and str(error).startswith(repr(name)):
-            raise
-        why = f"{error!r} is missing" if isinstance(error, KeyError) else str(error)
-        why = why.removesuffix(f"; {REMEDY}")
-        raise ValueError(f"{name!r} holds no calibration that could be: {why}; {REMEDY}") from error
-
-
-def _calibration_of(text: dict[str, Any], tensors: dict[str, Array], name: str, family: Family | None) -> Calibration:
-    named = text["family"]
-    if family is None and named not in FAMILIES:
-        raise ValueError(f"{name!r} uses your own family {named!r}; pass it: load_calibration(path, family=...)")
-    if family is not None and family.name != named:
-        raise ValueError(f"{name!r} was calibrated with family {named!r}, not {family.name!r}")
-    grouping = unpacked(text["groups"], tensors, "groups.")
-    described = {key.removeprefix("reference."): x for key, x in tensors.items() if key.startswith("reference.")}
-    record = dict(text["record"])
-    record |= {"pixels": tuple(record["pixels"]), "source": Source.from_state(record["source"])}
-    if not record.keys() >= {each.name for each in fields(Record)} - {"image_hashes"}:
-        raise ValueError("its record is not complete")
-    return Calibration(
-        text["method"], text["bound"], family or FAMILIES[named], text["failure_prob"],
-        check_limits(text["limits"]), on_images(grouping, tensors["fitted_on"]), tensors["widening"],
-        tuple(CertifiedPromise.from_state(state) for state in text["promises"]), tensors["curve"], text["chosen"],
-        Record(**record, image_hashes=tensors["image_hashes"]),
-        None if text["measure"] is None else Measure.from_state(text["measure"]),
-        BandStatistics(**described) if described else NOT_DESCRIBED,
-    )  # fmt: skip
+def settings_of(method: Method, data: CalibrationData) -> dict[str, Any]:
+    """What else a record keeps: groups of unknown origin, and names and sizes of axes."""
+    groups = getattr(method, "groups", None)
+    fitted_here = groups is None or isinstance(groups, str) or callable(groups)
+    known = fitted_here or getattr(groups, "kind", "") == "single" or len(getattr(groups, "fitted_on", ()))
+    settings: dict[str, Any] = {} if known else {GIVEN: True}
+    if data.at_hand and not data.pixels and any(sizes := data.channel_sizes):
+        settings[SIZES] = sizes
+    return settings if data.axis_names is None else settings | {AXES: data.axis_names}

@@ -1,41 +1,41 @@
-"""How far along the path every promise is certified: fixed-sequence testing (Section 2.3; Algorithm 2, lines 4 to 9).
+"""Losses of S_rcps at every point of the path, and how far along it all promises are certified (Algorithm 2).
 
-Test from the wide end and stop before the first point whose bound is not below the level. The points are fixed before,
-so at the widest point that is too risky the bound errs with probability at most delta, and stopping beyond it needs
-that error (Learn then Test). Several promises need no correction: let t* be the widest point at which some promise is
-broken. To end at or before t* the test must pass it, so the bound of a promise that is broken there must have erred.
-Each promise is certified alone, and the widest of their points is taken: an intersection-union test.
+Fixed-sequence testing: test from the wide end and stop before the first point whose bound is not below the level. The
+points are fixed before, so at the widest point that is too risky the bound errs with probability at most delta, and
+stopping beyond it needs that error (Learn then Test). Several promises need no correction: let t* be the widest point
+at which some promise is broken. To end at or before t* the test must pass it, so the bound of a promise that is broken
+there must have erred. Each promise is certified alone, and the widest of their points is taken: an intersection-union
+test.
 
 A bound that sees only the mean loss is monotone along the path, so there the test may be a bisection, and the exact
 place between two points is an order statistic of entry scores. Other bounds are tested point by point.
 
-A loss of a user's own that sees images costs a pass for each point, so it is tested at some of the points alone, fixed
-before by the fitting images. If it is the one that is broken at t*, it is broken at the last of its own points up to
-t*, too, as losses do not rise; and ending at or before t* needs that point to have passed.
+The table of a million images at some two thousand points takes gigabytes: beyond a limit it is a map of a temporary
+file, which changes no bit. The file has no name: however the process ends, nothing is left of it.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
+import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ..images.checks import NoGuarantee
-from ..images.ends import Interval
-from ..images.library import Array
-from .block import Block
-from .bounds import rejects_mean, sees_mean_only
-from .data import CalibrationData
-from .losses import AnyChannel, LossTable, any_channel_misses, tabulated
+from ..images.checks import VALIDITY_DOC, NoGuarantee
+from ..images.library import Array, Runner
+from .block import Statistic, is_known_image
+from .bounds import few_units, rejects_mean, sees_mean_only
+from .data import CalibrationData, CertifyingImages
+from .losses import AnyChannel, Column, ImageLosses, any_channel_misses, tested_points
 from .methods import least_units
-from .paths.path import Path, arriving, misses
+from .paths.path import NOT_DESCRIBED, BandStatistics, Path, arriving, group_shares, misses, recorded_misses
 from .promises import CertifiedPromise, RiskTarget
-from .sample_size import few_units
 from .target import RiskTest, Target, risk_test_of
 from .text import second_try
 
@@ -44,10 +44,6 @@ _MOST_ENDS = 2**21  # that are held in memory to find the exact place between tw
 _STEPS = 1024  # between two points that have more ends between them
 _CURVE = 64  # points of the path kept for the report
 _ROUNDED = 1e-12  # a mean loss that is rounding alone
-OWN_POINTS = 256  # points at which a loss that sees images is tested where no image fits
-_SHARES = (0.0, 0.25, *(x / 20 for x in range(10, 31)), 1.75, 2.0, 3.0)  # of the level, about which it is tested
-
-Column = Callable[[int], Array]  # losses of the units at a point, (units,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +79,7 @@ def certify(table: LossTable, target: Target) -> CertifiedPoint:
             missed, (size,) = tabulated(data, any_channel_misses, path=table.path, loss=test.risk.function)
             tests[i] = test = replace(test, risk=replace(test.risk, function=None, counts_only=True))
         counted = _TableLosses(test, missed, size, len(table.path))
-        columns.append(counted if test.risk.counts_only else _ImageLosses(test, data, table.path))
+        columns.append(counted if test.risk.counts_only else ImageLosses(test, data, table.path))
     point = 0
     for test, column in zip(tests, columns, strict=True):
         if test.risk.counts_only:
@@ -255,47 +251,9 @@ def _between_points(
 # ---------------------------------------------------------------- losses that see images
 
 
-class _ImageLosses:
-    """Losses of the units, (units,), at points of the path, for a promise that sees images: a pass for each point."""
-
-    def __init__(self, test: RiskTest, data: CalibrationData, path: Path) -> None:
-        self.test = test
-        self.seen: dict[int, Array] = {}
-        self._at = _image_losses(test.risk, data, path)
-
-    def __call__(self, point: int) -> Array:
-        if point not in self.seen:
-            self.seen[point] = self.test.losses(self._at(point))
-        return self.seen[point]
-
-
-def _image_losses(risk: RiskTarget, data: CalibrationData, path: Path) -> Column:
-    if not data.at_hand:
-        raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
-    labels: dict[int, Array] = {}  # groups of all ends of each block, kept as far as memory allows
-
-    def labels_of(block: Block) -> Array:
-        if block.start in labels:
-            return labels[block.start]
-        path.grouping.check(block)
-        label = path.grouping.every(block)
-        if sum(x.nbytes for x in list(labels.values())) + label.nbytes <= data.runner.table_bytes:
-            labels[block.start] = label
-        return label
-
-    def at(point: int) -> Array:
-        def work(truth: Array, block: Block) -> Array:
-            lower, upper = block.widen(data.family, path.grouping, path.points[:, point], labels_of(block))
-            return risk.losses_of(truth, Interval(lower, upper), block.start)
-
-        return np.concatenate(list(data.over_blocks(work)))
-
-    return at
-
-
-def _test_image_loss(test: RiskTest, column: _ImageLosses, table: LossTable, point: int) -> int:
+def _test_image_loss(test: RiskTest, column: ImageLosses, table: LossTable, point: int) -> int:
     """The point that such a loss allows, at least the one that others allow."""
-    points = _tested_points(test.risk, table)
+    points = tested_points(test.risk, table.images, table.path)
     _check_falling(test.risk, column, (0, len(table.path) - 1))
     first = int(np.searchsorted(points, point, side="right")) - 1  # where it is kept it is kept at the point
     stop = fixed_sequence_test(test, lambda i: column(int(points[i])), len(points), max(0, first), table.images.data)
@@ -304,31 +262,105 @@ def _test_image_loss(test: RiskTest, column: _ImageLosses, table: LossTable, poi
     return point
 
 
-def _tested_points(risk: RiskTarget, table: LossTable) -> Array:
-    """Points at which a loss that sees images is tested, ascending, the last one among them: many near its level.
-
-    They are where its mean over the fitting images is about certain shares of its level; without such images they are
-    spread evenly.
-    """
-    fitting, last = table.images.fitting, len(table.path) - 1
-    here = risk.take(np.flatnonzero(~table.images.images))
-    if not len(fitting.images) or not here.subgroup.any():
-        return np.unique(np.linspace(0, last, min(OWN_POINTS, len(table.path))).round().astype(int))
-    at = _image_losses(here, fitting.data, table.path)
-
-    @cache
-    def mean(point: int) -> float:
-        return float(at(point)[here.subgroup].mean())
-
-    def first_below(value: float) -> int:
-        return bisect_left(range(last), True, key=lambda point: mean(point) <= value)
-
-    return np.unique([last, *(first_below(share * risk.level) for share in _SHARES)])
-
-
 def _check_falling(risk: RiskTarget, column: Column, points: Sequence[int]) -> None:
     """A loss of a user's own does not rise where intervals widen, as far as is seen."""
     if risk.function is not None and (np.diff([column(point).mean() for point in points]) > _ROUNDED).any():
         raise ValueError(
             f"the loss {risk.name!r} rises where intervals widen; only a nonincreasing loss can be controlled"
+        )
+
+
+@dataclass(eq=False)
+class LossTable:
+    """What every image misses at every point of the path.
+
+    missed      of all pixels and of each region, (columns, n): of region r from column r * T on
+    sizes       of all regions, (n, 1 + regions)
+    digest      sum of the digests of the images, (8,)
+    hashes      one of each image, (n,) uint64; empty where images stay elsewhere
+    described   what bands of certifying units are like, for monitoring
+    """
+
+    images: CertifyingImages
+    path: Path
+    missed: Array
+    sizes: Array
+    digest: Array
+    hashes: Array
+    described: BandStatistics
+
+
+def loss_table(certifying: CertifyingImages, path: Path, target: Target | None = None) -> LossTable:
+    """One pass over the images. Rows of blocks, chunks and sites just stack. No setting of the target matters here."""
+    data = certifying.data
+    if not data.at_hand:
+        missed, (sizes, digest, _) = tabulated(data, misses, path=path, digests=True)
+        return LossTable(certifying, path, missed, sizes, digest, np.empty(0, np.uint64), NOT_DESCRIBED)
+    shares = group_shares(certifying.fitting.data, certifying.fitting.images, path)
+    missed, (sizes, digest, _, hashes, rows) = tabulated(data, recorded_misses, path=path, shares=shares)
+    check_not_certifying(path.grouping.fitted_on, hashes, certifying.images)
+    warn_duplicates(hashes, data.unit_of)
+    described = BandStatistics.of(rows, certifying.images, data.unit_of, certifying.order, path.at(path.usual), shares)
+    return LossTable(certifying, path, missed, sizes, digest, hashes, described)
+
+
+def tabulated(data: CalibrationData, statistic: Statistic, **given: Any) -> tuple[Array, tuple[Array, ...]]:
+    """The first column of a statistic of all images, turned over: (columns, n); and the others."""
+    table: Array | None = None
+    others: list[tuple[Array, ...]] = []
+    first = 0
+    try:
+        for rows, *more in data.parts(statistic, **given):
+            table = _blank((rows.shape[1], len(data)), rows.dtype, data.runner) if table is None else table
+            np.copyto(table[:, first : first + len(rows)], rows.T, "same_kind")
+            first += len(rows)
+            others.append(tuple(more))
+        assert table is not None
+    except BaseException:  # the file goes now, not when nobody holds this frame any more
+        del table
+        raise
+    return table, Statistic(statistic.name, statistic.count, statistic.joins[1:]).merge(others)
+
+
+def _blank(shape: tuple[int, int], dtype: Any, runner: Runner) -> Array:
+    size = shape[0] * shape[1] * dtype.itemsize
+    if size <= runner.table_bytes:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile(buffering=0, dir=runner.scratch) as file:
+        try:
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and a crash later
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:  # the file has no name to tell
+            folder = str(runner.scratch or tempfile.gettempdir())
+            raise OSError(error.errno, f"{error.strerror} for a table of losses", folder) from error
+        return np.memmap(file, dtype, "r+", shape=shape)
+
+
+def check_not_certifying(fitted_on: Array, image_hashes: Array, certifying: Array) -> None:
+    """Groups that were shaped by images which now certify make the certificate worthless."""
+    if not len(image_hashes) or not len(fitted_on):
+        return
+    if np.isin(fitted_on, image_hashes[~certifying]).all():
+        return  # they were fitted here and now, on fitting images; duplicates of these are reported elsewhere
+    again = np.flatnonzero(is_known_image(image_hashes, fitted_on) & certifying)
+    if len(again):
+        raise ValueError(
+            f"the groups were fitted on {len(again)} of the images that would certify now (image {again[0]} is the "
+            "first), and a promise made so fails far more often than asked: give other images, or let calibrate fit "
+            f"groups on the fitting images ({VALIDITY_DOC})"
+        )
+
+
+def warn_duplicates(image_hashes: Array, unit_of: Array, harm: str = " and the promise does not hold") -> None:
+    """Warn where images of different units have one truth, as several noisy views of one image do, or a patient who
+    has two names: these units are not independent.
+    """
+    hashed = np.flatnonzero(image_hashes)  # images of one value are not compared
+    kept = np.unique(np.stack([image_hashes[hashed], unit_of[hashed].astype(np.uint64)]), axis=1)[0]
+    doubles = len(kept) - len(np.unique(kept))
+    if doubles:
+        warnings.warn(
+            f"{doubles} of {len(image_hashes)} images have the truth of another one, of another unit. Views of one "
+            f"image are not independent{harm}: give them one unit (units=). Other repeats stay in ({VALIDITY_DOC})",
+            stacklevel=4,
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from itertools import chain
 from typing import Any, ClassVar, TypeVar
 
@@ -42,12 +43,14 @@ from ..images.regions import region_rows
 from ..images.source import Source
 from ..kernels.values import survey
 from .block import ROWS as ROWS
-from .block import Block, Statistic, known_rows
+from .block import Block, Grouping, Statistic, image_hashes, known_rows
 from .block import statistic as statistic
 from .families import FAMILIES, Family, additive, check_nested, family_named
 from .promises import RiskTarget, risk_targets_of
 from .target import Target, Units, units_of
 from .words import plural
+
+G = TypeVar("G", bound=Grouping)
 
 T = TypeVar("T")
 NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
@@ -241,7 +244,8 @@ class CalibrationData:
             raise ImageError(error.message, int(numbers[error.image])) from error
 
     def check_bands(self, images: Array) -> None:
-        """Refuse a family that is not nested, and warn of a band on another scale, on some images."""
+        """Refuse a family that is not nested, and warn of a band on another scale, on some images; none: on all."""
+        images = images if len(images) else np.arange(len(self))
         _check_family(self, images)
         _check_scales(self, images)
 
@@ -378,3 +382,17 @@ class CertifyingImages:
     risks: tuple[RiskTarget, ...]
     fitting: FittingImages
     shares: Array | None = None
+
+
+def remembered(fit: Callable[..., G]) -> Callable[..., G]:
+    """A function that fits groups on some images of pairs, which are checked first, made to remember those images."""
+
+    @wraps(fit)
+    def fitted(pairs: CalibrationData, images: Array, *more: Any, **settings: Any) -> G:
+        check_fitting(pairs, images)
+        grouping = fit(pairs, images, *more, **settings)
+        if not pairs.at_hand:  # images that stay elsewhere are not known here
+            return grouping
+        return grouping.on_images(pairs.aggregate(image_hashes, np.asarray(images))[1])
+
+    return fitted

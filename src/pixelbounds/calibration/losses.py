@@ -1,42 +1,39 @@
-"""Losses of the certifying images at every point of a path, from one pass (R-hat at each lambda, Section 2.3).
+"""Losses of images: what intervals cost where they miss, truth, interval -> one number per image (Section 2.3).
 
-A loss says what intervals cost where they miss: truth, interval -> one number per image. It must be entrywise
-nonincreasing, so that widening never raises it, and lie in [0, 1] for the confidence bounds. `l01` is the share of
-pixels outside; the table holds what it counts.
+A loss must be entrywise nonincreasing, so that widening never raises it, and lie in [0, 1] for the confidence bounds.
+`l01` is the share of pixels outside; what it counts is counted at all points of a path in one pass (`paths/path.py`),
+and so is what `any_channel` counts.
 
-The table of a million images at some two thousand points takes gigabytes: beyond a limit it is a map of a temporary
-file, which changes no bit. The file has no name: however the process ends, nothing is left of it.
+A loss of a user's own that sees images costs a pass for each point, so it is tested at some of the points alone, fixed
+before by the fitting images. If it is the one that is broken at the widest point t* at which some promise is, it is
+broken at the last of its own points up to t*, too, as losses do not rise; and ending at or before t* needs that point
+to have passed.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval
-from ..images.library import Array, Runner, as_array, channel_axis, to_numpy
+from ..images.library import Array, as_array, channel_axis, to_numpy
 from ..kernels.entry_scores import weigh_missed
 from .block import Block
-from .data import ROWS, CalibrationData, CertifyingImages, Statistic, statistic
+from .data import ROWS, CalibrationData, CertifyingImages, statistic
 from .families import Family
-from .paths.path import Path, misses
-from .provenance import (
-    NOT_DESCRIBED,
-    BandStatistics,
-    check_not_certifying,
-    describe,
-    group_shares,
-    image_hashes,
-    region_digests,
-    warn_duplicates,
-)
-from .target import Target
+from .paths.path import Path
+from .promises import RiskTarget
+from .target import RiskTest
+
+OWN_POINTS = 256  # points at which a loss that sees images is tested where no image fits
+_SHARES = (0.0, 0.25, *(x / 20 for x in range(10, 31)), 1.75, 2.0, 3.0)  # of the level, about which it is tested
+Column = Callable[[int], Array]  # losses of the units at a point, (units,)
 
 Loss = Callable[[Array, Interval], Array]  # truth (n, *pixels), interval -> losses (n,)
 
@@ -104,34 +101,6 @@ def any_channel(axis: int | None = None) -> AnyChannel:
     return AnyChannel(axis)
 
 
-@dataclass(eq=False)
-class LossTable:
-    """What every image misses at every point of the path.
-
-    missed      of all pixels and of each region, (columns, n): of region r from column r * T on
-    sizes       of all regions, (n, 1 + regions)
-    digest      sum of the digests of the images, (8,)
-    hashes      one of each image, (n,) uint64; empty where images stay elsewhere
-    described   what bands of certifying units are like, for monitoring
-    """
-
-    images: CertifyingImages
-    path: Path
-    missed: Array
-    sizes: Array
-    digest: Array
-    hashes: Array
-    described: BandStatistics
-
-
-@statistic(*misses.joins, ROWS, ROWS)
-def recorded_misses(truth: Array, block: Block, family: Family, path: Path, shares: Array) -> tuple[Array, ...]:
-    """Misses, and of each image a hash and what its band is like."""
-    total, hashes = image_hashes.count(truth, block, family)
-    described = describe(block, family, path.grouping, path.at(path.usual), shares)
-    return *misses.count(truth, block, family, path), total, region_digests(block), hashes, described
-
-
 @statistic(ROWS, ROWS)
 def any_channel_misses(truth: Array, block: Block, family: Family, path: Path, loss: AnyChannel) -> tuple[Array, ...]:
     """How many pixels of each image are missed in any channel at each point, and how many it has."""
@@ -147,47 +116,62 @@ def any_channel_misses(truth: Array, block: Block, family: Family, path: Path, l
     return rows, np.full(len(block), float(last[0].size))
 
 
-def loss_table(certifying: CertifyingImages, path: Path, target: Target | None = None) -> LossTable:
-    """One pass over the images. Rows of blocks, chunks and sites just stack. No setting of the target matters here."""
-    data = certifying.data
+class ImageLosses:
+    """Losses of the units, (units,), at points of the path, for a promise that sees images: a pass for each point."""
+
+    def __init__(self, test: RiskTest, data: CalibrationData, path: Path) -> None:
+        self.test = test
+        self.seen: dict[int, Array] = {}
+        self._at = _image_losses(test.risk, data, path)
+
+    def __call__(self, point: int) -> Array:
+        """Losses at a point, which are kept."""
+        if point not in self.seen:
+            self.seen[point] = self.test.losses(self._at(point))
+        return self.seen[point]
+
+
+def _image_losses(risk: RiskTarget, data: CalibrationData, path: Path) -> Column:
     if not data.at_hand:
-        missed, (sizes, digest, _) = tabulated(data, misses, path=path, digests=True)
-        return LossTable(certifying, path, missed, sizes, digest, np.empty(0, np.uint64), NOT_DESCRIBED)
-    shares = group_shares(certifying.fitting.data, certifying.fitting.images, path)
-    missed, (sizes, digest, _, hashes, rows) = tabulated(data, recorded_misses, path=path, shares=shares)
-    check_not_certifying(path.grouping.fitted_on, hashes, certifying.images)
-    warn_duplicates(hashes, data.unit_of)
-    described = BandStatistics.of(rows, certifying.images, data.unit_of, certifying.order, path.at(path.usual), shares)
-    return LossTable(certifying, path, missed, sizes, digest, hashes, described)
+        raise TypeError("a loss of your own is evaluated on the images themselves, and these are elsewhere")
+    labels: dict[int, Array] = {}  # groups of all ends of each block, kept as far as memory allows
+
+    def labels_of(block: Block) -> Array:
+        if block.start in labels:
+            return labels[block.start]
+        path.grouping.check(block)
+        label = path.grouping.every(block)
+        if sum(x.nbytes for x in list(labels.values())) + label.nbytes <= data.runner.table_bytes:
+            labels[block.start] = label
+        return label
+
+    def at(point: int) -> Array:
+        def work(truth: Array, block: Block) -> Array:
+            lower, upper = block.widen(data.family, path.grouping, path.points[:, point], labels_of(block))
+            return risk.losses_of(truth, Interval(lower, upper), block.start)
+
+        return np.concatenate(list(data.over_blocks(work)))
+
+    return at
 
 
-def tabulated(data: CalibrationData, statistic: Statistic, **given: Any) -> tuple[Array, tuple[Array, ...]]:
-    """The first column of a statistic of all images, turned over: (columns, n); and the others."""
-    table: Array | None = None
-    others: list[tuple[Array, ...]] = []
-    first = 0
-    try:
-        for rows, *more in data.parts(statistic, **given):
-            table = _blank((rows.shape[1], len(data)), rows.dtype, data.runner) if table is None else table
-            np.copyto(table[:, first : first + len(rows)], rows.T, "same_kind")
-            first += len(rows)
-            others.append(tuple(more))
-        assert table is not None
-    except BaseException:  # the file goes now, not when nobody holds this frame any more
-        del table
-        raise
-    return table, Statistic(statistic.name, statistic.count, statistic.joins[1:]).merge(others)
+def tested_points(risk: RiskTarget, certifying: CertifyingImages, path: Path) -> Array:
+    """Points at which a loss that sees images is tested, ascending, the last one among them: many near its level.
 
+    They are where its mean over the fitting images is about certain shares of its level; without such images they are
+    spread evenly.
+    """
+    fitting, last = certifying.fitting, len(path) - 1
+    here = risk.take(np.flatnonzero(~certifying.images))
+    if not len(fitting.images) or not here.subgroup.any():
+        return np.unique(np.linspace(0, last, min(OWN_POINTS, len(path))).round().astype(int))
+    at = _image_losses(here, fitting.data, path)
 
-def _blank(shape: tuple[int, int], dtype: Any, runner: Runner) -> Array:
-    size = shape[0] * shape[1] * dtype.itemsize
-    if size <= runner.table_bytes:
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(buffering=0, dir=runner.scratch) as file:
-        try:
-            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and a crash later
-                os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:  # the file has no name to tell
-            folder = str(runner.scratch or tempfile.gettempdir())
-            raise OSError(error.errno, f"{error.strerror} for a table of losses", folder) from error
-        return np.memmap(file, dtype, "r+", shape=shape)
+    @cache
+    def mean(point: int) -> float:
+        return float(at(point)[here.subgroup].mean())
+
+    def first_below(value: float) -> int:
+        return bisect_left(range(last), True, key=lambda point: mean(point) <= value)
+
+    return np.unique([last, *(first_below(share * risk.level) for share in _SHARES)])

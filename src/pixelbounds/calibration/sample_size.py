@@ -1,12 +1,9 @@
-"""How many images (units) a promise needs, before any is collected, and what few certify (Appendix C).
+"""How many images (units) a promise needs, before any is collected (Appendix C).
 
-The slack is the risk level minus the greatest mean loss that n images can still certify. A bound that sees more than
-the mean (betting, empirical Bernstein) profits where images lose alike, so the losses are assumed to spread: those of n
-images are quantiles of a gamma law, in random order, whose deviation is `spread` times its mean. Those of a tail are 0
-or 1, for which the exact test takes the place of betting. A promise about a region counts on the images that have it
-alone, and a cap makes losses shares of the cap. Where images are counted in units, large units count for more
-(`target`): their sizes decide how many are needed. What chance decides, which units have a region and how large they
-are, suffices with probability 90%.
+The slack is the risk level minus the greatest mean loss that n images can still certify, if these spread as assumed
+(`bounds.CertifiableRisks`). A promise about a region counts on the images that have it alone, and a cap makes losses
+shares of the cap. Where images are counted in units, large units count for more (`target`): their sizes decide how many
+are needed. What chance decides, which units have a region and how large they are, suffices with probability 90%.
 """
 
 from __future__ import annotations
@@ -14,22 +11,28 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import lgamma
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..bands import least_samples
 from ..images.checks import check_choice, check_count, check_generator, check_number, check_open_unit
-from ..images.library import Array
-from .bounds import BOUNDS, ConfidenceBound, binomial, binomial_tail, for_zero_one, greatest_loss, least_images, rejects
+from .bounds import (
+    BOUNDS,
+    SPREAD,
+    CertifiableRisks,
+    ConfidenceBound,
+    binomial_tail,
+    greatest_loss,
+    least_images,
+    rejects,
+)
 from .methods import METHODS
 from .promises import Promise
 from .target import target_of
 from .words import level_in_words
 
 IMAGES = (200, 640, 2000)
-SPREAD = 0.5
 SURE = 0.9  # that chance leaves as many as are needed
 _DRAWS = 400  # of units, to see how many of their sizes are needed
 
@@ -142,7 +145,9 @@ def plan(
     if check_number(spread, "spread") < 0:
         raise ValueError(f"spread is {spread}; it must be at least 0, for example 0.5")
     wanted = _wanted(risk_level, promises, prevalence, unit_sizes)
-    forecast = _Forecast(failure_prob, method, groups, numbers, spread, check_generator(seed))
+    forecast = _Forecast(
+        failure_prob, method, groups, numbers, CertifiableRisks(failure_prob, spread, check_generator(seed))
+    )
     rows = []
     for name in sorted(BOUNDS, key=lambda name: (name == "conformal", name != "betting")):
         hardest = max(wanted, key=lambda one: forecast.in_all(one, BOUNDS[name]))
@@ -210,11 +215,7 @@ class _Forecast:
     method: str
     groups: bool
     numbers: tuple[int, ...]
-    spread: float
-    order: np.random.Generator
-
-    def __post_init__(self) -> None:
-        self._shapes: dict[int, Array] = {}  # one order of losses for all bounds with as many images
+    risks: CertifiableRisks
 
     def least(self, one: _Wanted, bound: ConfidenceBound) -> int:
         """Fewest images with the region that certify."""
@@ -250,7 +251,10 @@ class _Forecast:
         """What of the level a bound cannot use, at each number of images; None where it certifies nothing."""
         least = self.least(one, bound)
         left = [self.certifying(one, bound, n) for n in self.numbers]
-        return tuple(one.at_most - self.certified(one, bound, n) if n >= least else None for n in left)
+        return tuple(
+            one.at_most - one.cap * self.risks.greatest(one.kind, one.level, bound, n) if n >= least else None
+            for n in left
+        )
 
     def limit(self, one: _Wanted) -> tuple[float | None, ...]:
         """Slack that no bound goes below where all images lose alike."""
@@ -269,82 +273,7 @@ class _Forecast:
             *one[:-1], self.least(one, bound), self.in_all(one, bound), certified, self.in_all(plain, bound), without
         )
 
-    def certified(self, one: _Wanted, bound: ConfidenceBound, n: int) -> float:
-        """The greatest risk that n images certify."""
-        if one.kind == "tail":
-            rank = np.random.default_rng(n).permutation(n)
-            return (_first(lambda bad: not self._passes(one, bound, rank < bad), 1, n) - 1) / n
-        if n not in self._shapes:
-            self._shapes[n] = _unit_losses(n, self.spread, self.order)
-        shape, low, high = self._shapes[n], 0.0, one.level
-        while high - low > 1e-4 * one.level:
-            middle = (low + high) / 2
-            passes = self._passes(one, bound, np.minimum(middle * shape, 1.0))
-            low, high = (middle, high) if passes else (low, middle)
-        return one.cap * low
-
-    def _passes(self, one: _Wanted, bound: ConfidenceBound, losses: Array) -> bool:
-        if one.kind == "tail":
-            bound = for_zero_one(bound, len(losses), self.failure_prob, one.level)
-        return rejects(bound, losses.astype(np.float64), self.failure_prob, one.level)
-
 
 def _first(test: Callable[[int], bool], low: int, high: int) -> int:
     """The first number from low to high at which a monotone test holds; high if none."""
     return low + bisect_left(range(low, high), True, key=test)
-
-
-def _unit_losses(n: int, spread: float, rng: np.random.Generator) -> Array:
-    """Losses of n images with mean 1, in random order: (n,)."""
-    if not spread:
-        return np.ones(n)
-    losses = gamma_quantiles((np.arange(n) + 0.5) / n, spread**-2)
-    return rng.permutation(losses / losses.mean())
-
-
-def gamma_quantiles(shares: Array, shape: float) -> Array:
-    """Quantiles of the gamma law at shares (n,), by Newton's method on log P, which is concave in log x.
-
-    So it comes from the left whatever the start; a power series for P is all that it needs, and no SciPy.
-    """
-    log_x = start = (np.log(shares) + lgamma(shape + 1)) / shape  # where P is still a power of x
-    for _ in range(64):
-        x, k = np.exp(log_x), shape
-        term = total = np.ones_like(x)
-        while (term > 1e-17 * total).any():
-            k += 1
-            term = term * x / k
-            total = total + term
-        step = ((start - log_x) * shape + x - np.log(total)) * total / shape
-        log_x = log_x + step
-        if (np.abs(step) < 1e-13).all():
-            break
-    return np.asarray(np.exp(log_x))
-
-
-def few_units(promise: Any, n: int, failure_prob: float, bound: ConfidenceBound, noun: str) -> tuple[str, ...]:
-    """What n units leave of a promise, and what a cap, a higher level or more of them would: two lines.
-
-    None where they leave at least half of the level, or where nothing is known of the bound.
-    """
-    if bound not in (*BOUNDS.values(), binomial) or not n:
-        return ()
-    forecast = _Forecast(failure_prob, "rcps", False, (), SPREAD, np.random.default_rng(0))
-    asked = _Wanted(promise.kind, promise.name, promise.at_most, promise.above, promise.cap, 1.0, ())
-
-    def left(units: int = n, **changes: float) -> str:
-        return f"{forecast.certified(asked._replace(**changes), bound, units):.2g}"  # type: ignore[arg-type]
-
-    if float(left()) >= asked.at_most / 2:
-        return ()
-    level, more = min(2 * asked.at_most, 0.9), 2 * max(n, least_images(asked.level, failure_prob, bound=bound))
-    others = [(left(more), f"{more} {noun}"), (left(at_most=level, cap=1.0), f"at_most={level:g}")]
-    cap = next((times * asked.at_most for times in (5, 4, 3, 2) if times * asked.at_most <= 0.5), 1.0)
-    if asked.kind != "tail" and cap < asked.cap:
-        others.insert(0, (left(cap=cap), f"cap={cap:.3g} (an image then counts for at most that)"))
-    few = (
-        f"{n} {noun} are few for {asked.at_most:g}: where losses spread as usual, it is certified if they miss at most "
-        f"{left()} on average."
-    )
-    certified = [f"{share} with {how}" for share, how in others if float(share)]
-    return (few, f"Certified where they miss on average at most {', '.join(certified)}.") if certified else (few,)

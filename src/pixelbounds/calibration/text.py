@@ -16,9 +16,8 @@ import numpy as np
 from ..images.checks import VALIDITY_DOC
 from ..images.notebook import facts_html, rows_html
 from ..images.source import NAMELESS_VALUES
-from .bounds import BOUNDS
+from .bounds import BOUNDS, few_units
 from .promises import YOUR_LOSS
-from .sample_size import few_units
 from .words import (
     article,
     cap_in_words,
@@ -261,7 +260,7 @@ def _conditions(calibration: Any) -> str:
     if record.settings.get(GIVEN):
         words += ", and the groups that were given owe nothing to the images that certified, "
         words += "which cannot be checked here"
-    if calibration.your_bound:
+    if calibration.bound not in (*BOUNDS, ANYTIME):
         bound = calibration.bound
         named = "your bound" if bound in _NAMELESS else f'your bound "{bound}"'
         words += f", and {named} is a valid one, which cannot be checked here"

@@ -36,8 +36,8 @@ from .bounds import BOUNDS
 from .certify import fixed_sequence_test
 from .data import ROWS, CalibrationData, FittingImages, statistic
 from .families import Family
-from .groups.band_bins import BandGroups, fit_band_groups
-from .groups.contract import packed, unpacked
+from .groups.band_features import BandGroups, fit_band_groups
+from .groups.contract import unpacked
 from .methods import Frontier, split
 from .promises import share
 from .target import Target, risk_test_of
@@ -112,7 +112,7 @@ class TrustMask:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, aside first and then in place."""
-        groups, tensors = packed(self.grouping, "groups.")
+        groups, tensors = self.grouping.packed("groups.")
         text = {name: x for name, x in vars(self).items() if name not in ("grouping", "in_mask", "source")}
         text |= {"format": _FORMAT, "package": "pixelbounds trust", "version": VERSION, "guarantee": self.guarantee}
         text |= {"limits": [x if isfinite(x) else None for x in self.limits]}

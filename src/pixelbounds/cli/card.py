@@ -28,7 +28,7 @@ def card_command(
 
     Example: pixelbounds card cal.safetensors --out card.md --intended-use "Denoised abdominal CT, for research."
     """
-    from ..calibration.calibration import load_calibration
+    from ..calibration.calibration_file import load_calibration
     from ..formats.opener import check_target
     from ..images.checks import check_line
     from ..report.model_card import card_markdown

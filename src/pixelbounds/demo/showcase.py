@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..bands import calibrated_quantiles
-from ..calibration.calibrate import calibrate
-from ..calibration.calibration import Calibration
+from ..calibration.calibration import Calibration, calibrate
 from ..calibration.promises import Promise, share
 from ..evaluation.evaluation import Evaluation, SeenPromise
 from ..evaluation.held_out import evaluate

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..calibration.calibration import Calibration
 from ..calibration.data import true_images
-from ..calibration.promises import Promise
+from ..calibration.promises import Promise, of_all_pixels
 from ..calibration.provenance import refuse_calibrated
 from ..calibration.target import Units
 from ..calibration.words import plural
@@ -109,7 +109,7 @@ def evaluate(
     every = EvaluationUnits(names, unit_of, rng.permutation(len(names)), level, span, most)
     seen = () if promises is None else promises_seen(
         promises, truth, interval, every, weighting=weighting, by_unit=name is not None, runner=runner,
-        certified=() if calibration is None or calibration.of_all_pixels else calibration.promises,
+        certified=() if calibration is None or of_all_pixels(calibration.promises) else calibration.promises,
     )  # fmt: skip
     return summarise(
         rows, cuts, inside, every, unit_name=name, median_length=median_length(cuts, endings), pixels=tuple(pixels),

@@ -14,10 +14,9 @@ import numpy as np
 
 from ..calibration.block import Grouping
 from ..calibration.families import Family
-from ..calibration.groups.band_bins import BandGroups
+from ..calibration.groups.band_features import BandGroups
 from ..calibration.groups.contract import load_grouping
 from ..calibration.paths.path import Path
-from ..calibration.provenance import on_images
 from ..images.library import Array
 from .fields import REAL, WHOLE, Form
 
@@ -132,7 +131,7 @@ def decode(text: Mapping[str, Any], tables: Mapping[str, Array]) -> dict[str, An
             if hashes is not None:
                 form = Form(WHOLE, (None,), least=-(2**63), most=2**63)
                 hashes = form.check(hashes, "the plan has fitted_on", _REMEDY).astype(np.int64)
-                grouping = on_images(grouping, hashes.view(np.uint64))
+                grouping = grouping.on_images(hashes.view(np.uint64))
             out[name] = grouping if points is None else (grouping, points)
     if left:
         raise ValueError(f"the plan has the table {min(left)!r} in excess; {_REMEDY}")

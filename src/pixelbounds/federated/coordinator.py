@@ -17,9 +17,8 @@ import numpy as np
 from ..calibration.block import Grouping
 from ..calibration.bounds import BOUNDS
 from ..calibration.calibration import Calibration
-from ..calibration.certify import certify
+from ..calibration.certify import certify, loss_table
 from ..calibration.choice import few_groups
-from ..calibration.losses import loss_table
 from ..calibration.methods import RCPS, Frontier, Method, Split, method_of, split
 from ..calibration.promises import Promise
 from ..calibration.target import Target, Units, target_of

@@ -21,7 +21,7 @@ import numpy as np
 from ..calibration.block import Block, Grouping, all_entries
 from ..calibration.data import ROWS, CalibrationData, Statistic, statistic
 from ..calibration.families import Family, additive
-from ..calibration.groups.band_bins import cells, extent, occupied
+from ..calibration.groups.band_features import cells, extent, occupied
 from ..calibration.paths.frontier import longest, spend
 from ..calibration.paths.path import arriving, farthest, misses
 from ..calibration.paths.weighted_frontier import missed_cells

@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.block import Block
+from ..calibration.block import Block, image_hashes, is_known_image, region_digests
 from ..calibration.data import ROWS, CalibrationData, statistic
 from ..calibration.families import Family
 from ..calibration.paths.path import region_sizes
 from ..calibration.promises import ALL_PIXELS, check_name
-from ..calibration.provenance import image_hashes, is_known_image, region_digests
 from ..images.checks import VALIDITY_DOC, check_count, check_units
 from ..images.library import Array
 from ..images.measure import Measure

@@ -85,10 +85,10 @@ class Band(_Ends):
     family: Any = None
 
     def __post_init__(self) -> None:
-        if self.axes is None:
-            given = {f"band.{name}": getattr(self, name) for name in _IMAGES}
-            object.__setattr__(self, "axes", axes_together(given))
-        parts = {name: as_array(getattr(self, name), f"band.{name}") for name in _IMAGES if self._has(name)}
+        given = {name: getattr(self, name) for name in _IMAGES if self._has(name)}
+        if self.axes is None and not all(map(is_plain, given.values())):
+            object.__setattr__(self, "axes", axes_together({f"band.{name}": x for name, x in given.items()}))
+        parts = {name: as_array(x, f"band.{name}") for name, x in given.items()}
         if not {"lower", "upper"} <= parts.keys():
             raise TypeError("a Band needs both lower and upper; give two arrays of shape (n, *pixels)")
         check_same_shape(**parts)

@@ -100,8 +100,9 @@ def _not_floating(x: Any, name: str) -> str:
 
 
 def is_plain(x: Any) -> bool:
-    """Whether it is an array of NumPy's own, of numbers in this machine's byte order."""
-    return type(x) is np.ndarray and x.dtype.isnative and x.dtype != object
+    """Whether it is an array of NumPy's own, or of zarr, of numbers in this machine's byte order."""
+    known = type(x) in (np.ndarray, np.memmap) or library_of(x) == "zarr"
+    return known and x.dtype.isnative and x.dtype != object
 
 
 def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth") -> Any:

@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration.block import image_hashes, is_known_image
 from ..calibration.calibration import Calibration, Record
 from ..calibration.data import ROWS, CalibrationData, FittingImages, Statistic
 from ..calibration.families import Family
 from ..calibration.methods import Method, method_of
-from ..calibration.paths.path import region_sizes
+from ..calibration.paths.path import group_shares, region_sizes
 from ..calibration.promises import CertifiedPromise, Promise, RiskTarget, check_same_places, promise_key
-from ..calibration.provenance import all_known, group_shares, image_hashes, is_known_image
+from ..calibration.provenance import all_known
 from ..calibration.target import Target, Units, most_of_a_unit, target_of
 from ..calibration.text import ANYTIME
 from ..images.checks import VALIDITY_DOC, check_count, check_generator, check_units

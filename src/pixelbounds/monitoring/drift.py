@@ -33,7 +33,7 @@ from scipy.special import ndtr, ndtri
 
 from ..calibration.block import read_block
 from ..calibration.calibration import Calibration
-from ..calibration.provenance import STATISTICS, BandStatistics, describe
+from ..calibration.paths.path import STATISTICS, BandStatistics, describe
 from ..images.ends import Band
 from ..images.library import Array, alike, block_of, in_threads, sizes_of
 from ..kernels.bets import EProcess

@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..calibration.block import digest_of
 from ..calibration.bounds import betting
 from ..calibration.calibration import Calibration
 from ..calibration.data import CalibrationData
-from ..calibration.losses import recorded_misses
-from ..calibration.paths.path import Path
+from ..calibration.paths.path import MOST_UNITS, STATISTICS, BandStatistics, Path, recorded_misses, some_of
 from ..calibration.promises import CertifiedPromise, RiskTarget
-from ..calibration.provenance import MOST_UNITS, STATISTICS, BandStatistics, digest_of, some_of
 from ..calibration.target import RiskTest, UnitLosses
 from ..images.library import Array
 from ..kernels.bets import PathEProcess

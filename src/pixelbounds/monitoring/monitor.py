@@ -22,7 +22,8 @@ import numpy as np
 from ..calibration.calibration import Calibration
 from ..calibration.data import truth_and_band
 from ..calibration.losses import Loss
-from ..calibration.provenance import CalibrationImages, all_known, hash_images, some_of
+from ..calibration.paths.path import some_of
+from ..calibration.provenance import CalibrationImages, all_known, hash_images
 from ..evaluation.kept_promises import losses_of_images
 from ..images.checks import check_number, check_open_unit
 from ..images.ends import Band, one_band

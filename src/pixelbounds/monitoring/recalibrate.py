@@ -19,14 +19,12 @@ from typing import Any
 import numpy as np
 
 from ..calibration.bounds import least_images
-from ..calibration.calibrate import settings_of
-from ..calibration.calibration import Calibration
-from ..calibration.certify import certify
+from ..calibration.calibration import Calibration, settings_of
+from ..calibration.certify import certify, loss_table
 from ..calibration.data import CalibrationData, FittingImages
-from ..calibration.losses import loss_table
 from ..calibration.methods import Method, method_of, split
+from ..calibration.paths.path import BandStatistics
 from ..calibration.promises import Promise
-from ..calibration.provenance import BandStatistics
 from ..calibration.target import target_of
 from ..calibration.text import SHIFT
 from ..images.checks import NoGuarantee, check_generator, check_number
@@ -70,7 +68,7 @@ def recalibrate(
     if effective < needed:
         why = f"an effective number of {effective:.1f} images (units), and {needed} are the fewest for {level:g}"
         raise NoGuarantee(f"the weights leave {why}: give more, or begin an AnytimeCalibration on the new source")
-    fitting.data.check_bands(fitting.images if len(fitting.images) else np.arange(len(fitting.data)))
+    fitting.data.check_bands(fitting.images)
     drawn = _draws(fitting, ratios[~certifying.images] / most, most, rng) if len(fitting.images) else fitting
     path = method.fit(drawn, target, rng)
     table = loss_table(replace(certifying, shares=ratios / most), path, target)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.calibration import Calibration, calibration_from_bytes
+from ..calibration.calibration import Calibration
+from ..calibration.calibration_file import calibration_from_bytes
 from ..calibration.families import Family
 from ..calibration.losses import Loss
 from ..calibration.paths.path import Path

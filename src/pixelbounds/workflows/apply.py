@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import zarr
 
-from ..calibration.calibration import Calibration, load_calibration
+from ..calibration.calibration import Calibration
+from ..calibration.calibration_file import load_calibration
 from ..calibration.masks import SEGMENTATION, is_of_masks
 from ..calibration.trust import load_trust
 from ..execution.blocks import InputHash, Maker, block_rows, fill, gather

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..calibration.calibration import load_calibration
+from ..calibration.calibration_file import load_calibration
 from ..execution.runner import running
 from ..formats.arrays import FilePath, Reading
 from ..formats.dicom import dicom_files

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..calibration.calibrate import calibrate
-from ..calibration.calibration import Calibration, load_calibration
+from ..calibration.block import is_known_image
+from ..calibration.calibration import Calibration, calibrate
+from ..calibration.calibration_file import load_calibration
 from ..calibration.choice import NAMED_GROUPS
 from ..calibration.methods import method_of
-from ..calibration.provenance import is_known_image
 from ..calibration.target import Units
 from ..calibration.text import second_try
 from ..execution.blocks import pick, readable

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.calibration import Calibration, load_calibration
+from ..calibration.calibration import Calibration
+from ..calibration.calibration_file import load_calibration
 from ..calibration.promises import ALL_PIXELS, Promise, promise_key
 from ..calibration.provenance import CalibrationImages
 from ..calibration.target import Units

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ..calibration.calibration import Calibration, load_calibration
+from ..calibration.calibration import Calibration
+from ..calibration.calibration_file import load_calibration
 from ..calibration.methods import method_of
 from ..calibration.promises import Promise
 from ..execution.runner import running

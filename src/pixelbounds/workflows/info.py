@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..calibration.calibration import Calibration, calibration_from_bytes
+from ..calibration.calibration import Calibration
+from ..calibration.calibration_file import calibration_from_bytes
 from ..calibration.text import description_of
 from ..formats.arrays import ABOUT, ARRAY_SUFFIXES, SOURCE, FilePath, Reading, is_store, parts_at, stated_by
 from ..formats.maps import MAP_PARTS, written_scans

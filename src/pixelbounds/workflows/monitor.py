@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calibration.calibration import Calibration, load_calibration
+from ..calibration.calibration import Calibration
+from ..calibration.calibration_file import load_calibration
 from ..execution.runner import Execution, running
 from ..formats.arrays import FilePath, Reading
 from ..formats.inputs import Bands, open_units

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration.bounds import BOUNDS, least_images
-from ..calibration.calibration import load_calibration
+from ..calibration.calibration_file import load_calibration
 from ..calibration.methods import method_of
 from ..calibration.promises import ALL_PIXELS, Promise, share
 from ..calibration.sample_size import plan

@@ -5,16 +5,15 @@ when the truth is not: position, band, features, labels. It never looks at the t
 path over its groups is a nested family and the guarantee holds whatever the grouping. The two ends of a pixel may
 belong to different groups (`sided`): a miss is at one end only, so risks add.
 
-positions.py    one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition
-contract.py     groups as they are stored: what is read is checked
-band_bins.py    bins of band width, level and room to the limits, in products
-labelled.py     groups of another kind within labels known at test time
-learned.py      bins of a predicted quantile of the score, and of the room to the limits
-forest.py       decision trees as checked arrays, taken over from LightGBM
+positions.py      one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition
+contract.py       groups as they are stored: what is read is checked
+band_features.py  bins of band width, level and room to the limits, in products; maps of these for learned groups
+labelled.py       groups of another kind within labels known at test time
+learned.py        bins of a predicted quantile of the score, and of the room to the limits; decision trees as arrays
 """
 
 from ..block import Grouping, Single
-from .band_bins import BandGroups, fit_band_groups
+from .band_features import BandGroups, fit_band_groups
 from .contract import load_grouping
 from .labelled import LabelledGroups, fit_labelled_groups
 from .learned import LearnedGroups, fit_learned_groups

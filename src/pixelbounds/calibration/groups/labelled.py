@@ -22,9 +22,8 @@ import numpy as np
 from ...images.checks import check_count
 from ...images.library import Array
 from ..block import Block, Grouping, State
-from ..data import CalibrationData
-from ..provenance import remembered
-from .contract import ascending, packed, refuse, stored, unpacked, whole_numbers, without_gaps
+from ..data import CalibrationData, remembered
+from .contract import ascending, refuse, stored, unpacked, whole_numbers, without_gaps
 
 NO_LABELS = "this calibration uses labels of the images: give labels=, one whole number per image and pixel (--labels)"
 _MOST_LABELS = 1024
@@ -92,7 +91,7 @@ class LabelledGroups(Grouping):
 
     def state(self) -> State:
         """Labels, table, and the inner groups."""
-        inner, arrays = packed(self.inner, "inner.")
+        inner, arrays = self.inner.packed("inner.")
         return {"inner": inner}, {"values": self.values, "table": self.table, **arrays}
 
     @classmethod

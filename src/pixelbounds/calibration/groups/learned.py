@@ -3,8 +3,10 @@
 A gradient-boosted model predicts an upper quantile of each end's score from features known at test time. The groups
 are bins of the prediction, for each side apart, and within each of them bins of the room that the end has to its limit:
 two numbers tell more of a tail than one, and near a limit widening costs little. The trees are few and coarse, since
-pixels of one image are alike and fitting images are few. Validity never depends on the quality of the fit. LightGBM
-fits; what is kept, stored and applied is a `Forest` of checked arrays.
+pixels of one image are alike and fitting images are few. Validity never depends on the quality of the fit.
+
+LightGBM fits the trees, and `forest_of` takes them over as arrays (`Forest`; what they must be is said in
+`contract.py`). A file holds these arrays alone, so that LightGBM never reads anything that comes from a file.
 """
 
 from __future__ import annotations
@@ -12,23 +14,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...images.checks import check_count, check_generator, check_open_unit
-from ...images.library import Array, spatial_axes
+from ...images.library import Array
 from ...kernels.entry_scores import LOWER, UPPER
-from ...kernels.features import add_squared_slope, prediction_labels, width_and_level, window_means
-from ...kernels.trees import predict_all
+from ...kernels.features import prediction_labels
+from ...kernels.trees import ALONE, LEAF, PAIR, ROW, predict_all
 from ..block import Block, Grouping, State, all_entries
-from ..data import CalibrationData
-from ..families import Family
-from ..provenance import remembered
-from .contract import ascending, real_numbers, refuse, whole_number
-from .forest import Forest, forest_of
+from ..data import CalibrationData, remembered
+from ..families import Family, additive
+from .band_features import columns_of, feature_maps, feature_rows, has_rooms, rooms_of
+from .contract import PARTS, ascending, forest_arrays, real_numbers, refuse, whole_number
 
+_CUTS = 254  # different thresholds of a feature: codes are bytes
+_ZERO = np.float32(1e-35)  # LightGBM takes values up to this size for 0
 _ROWS_OF_AN_IMAGE = 750  # ends of a fitting image that teach the model: neighbouring pixels say much the same
 _ROWS = 60_000  # of all fitting images
 _ENDS = 2**18  # ends used to cut bins
@@ -47,78 +49,6 @@ def lightgbm() -> Any:
             "library (Debian: apt-get install libgomp1), or use groups='band', which needs neither"
         ) from error
     return module
-
-
-def feature_maps(block: Block) -> tuple[Array, int]:
-    """Images known at test time from which the model predicts, (maps, n * pixels); the first so many say the same of
-    both ends, the others point upward.
-    """
-    if "feature maps" not in block.kept:
-        block.kept["feature maps"] = _feature_maps(block)
-    maps: tuple[Array, int] = block.kept["feature maps"]
-    return maps
-
-
-def _feature_maps(block: Block) -> tuple[Array, int]:
-    shape = block.band.shape
-    further = 0 if block.features is None else block.features.shape[1]
-    alike = 9 + 2 * further
-    maps = np.empty((alike + 2 + further, len(block) * block.image_size), np.float32)
-    width, level, near, far, gradient = maps[0], maps[1], maps[4], maps[5], maps[6]
-    width_and_level(*block.flat_ends(), *block.limits, width, level)
-    along = spatial_axes(block.band.lower)
-    axes = [(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])) for axis in along]  # outer, length, inner
-
-    def smooth(x: Array, size: int, out: Array) -> None:
-        out[:] = x
-        for view in axes:
-            window_means(out.reshape(view), size, out.reshape(view))
-
-    gradient[:] = 0
-    for view in axes:
-        add_squared_slope(level.reshape(view), gradient.reshape(view))
-    np.sqrt(gradient, out=gradient)
-    for x, size, out in ((width, 3, 2), (width, 9, 3), (level, 3, 4), (level, 9, 5), (gradient, 3, 7)):
-        smooth(x, size, maps[out])
-    mean = width.reshape(len(block), -1).mean(axis=1, dtype=np.float64)
-    maps[8].reshape(len(block), -1)[:] = mean.astype(np.float32)[:, None]
-    np.subtract(level, near, out=maps[alike])
-    np.subtract(level, far, out=maps[alike + 1])
-    if block.features is not None:
-        for i in range(further):
-            extra = maps[9 + 2 * i]
-            extra[:] = block.features[:, i].reshape(-1)
-            smooth(extra, 3, maps[10 + 2 * i])
-            np.subtract(extra, level, out=maps[alike + 2 + i])
-    return maps, alike
-
-
-def has_rooms(block: Block) -> bool:
-    """Whether ends have a room to their limits."""
-    return all(isfinite(limit) for limit in block.limits)
-
-
-def rooms_of(block: Block, entry: Array, side: Array) -> tuple[Array, Array] | None:
-    """Room from some ends to their own limit, and from the opposite ends to theirs: (e,) each; None without limits."""
-    if not has_rooms(block):
-        return None
-    lower, upper = block.clipped(entry)
-    rooms = lower - block.limits[0], block.limits[1] - upper
-    return np.where(side == LOWER, *rooms), np.where(side == LOWER, *rooms[::-1])
-
-
-def feature_rows(block: Block, entry: Array, side: Array) -> Array:
-    """Rows of features for some ends: (e, columns) float32; signed ones point outward: both sides teach alike."""
-    maps, alike = feature_maps(block)
-    outward = np.where(side == LOWER, np.float32(-1), np.float32(1))
-    columns = [x[entry] for x in maps[:alike]] + [x[entry] * outward for x in maps[alike:]]
-    columns += [*(rooms_of(block, entry, side) or ()), side]
-    return np.stack([c.astype(np.float32) for c in columns], axis=1)
-
-
-def columns_of(features: int, *, rooms: bool) -> int:
-    """Columns of `feature_rows` with so many further images."""
-    return 9 + 2 * features + 2 + features + (2 if rooms else 0) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +170,9 @@ def end_scores(family: Family, truth: Array, block: Block) -> Array:
     """Score of every end, lower ends first, negative inside where the family tells: (2 * n * pixels,)."""
     band = block.band_for(family)
     x = np.asarray(truth, np.float64)
-    if family.ends is not None:
+    if family is additive:
+        below, above = band.lower - x, x - band.upper
+    elif family.ends is not None:
         at = family.ends(band)
         with np.errstate(divide="ignore", invalid="ignore"):
             below, above = (at.lower - x) / at.lower_slope, (x - at.upper) / at.upper_slope
@@ -316,3 +248,138 @@ def _edges(values: Array, count: int) -> Array:
     """Inner edges at quantiles without ties; the last bin is never empty."""
     edges = np.unique(np.quantile(values, np.arange(1, count) / count, method="inverted_cdf"))
     return edges[edges < values.max()]
+
+
+# ---------------------------------------------------------------- the trees
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees over rows of so many `columns`.
+
+    feature, threshold, left, right    of every split (s,)
+    root                               number of the first split of every tree, and s: (t + 1,)
+    leaf                               values, tree by tree; a tree has one more than splits: (s + t,)
+    """
+
+    columns: int
+    feature: Array
+    threshold: Array
+    left: Array
+    right: Array
+    root: Array
+    leaf: Array
+
+    def __len__(self) -> int:
+        return len(self.root) - 1
+
+    @cached_property
+    def _single(self) -> Array:
+        """Thresholds in single precision, such that x <= threshold stays the same for every x of that precision."""
+        with np.errstate(over="ignore"):
+            rounded = self.threshold.astype(np.float32)
+        rounded = np.where(rounded > self.threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+        below = (self.threshold >= -_ZERO) & (self.threshold < 0)
+        above = (self.threshold >= 0) & (self.threshold < _ZERO)
+        rounded = np.where(below, np.nextafter(-_ZERO, np.float32(-np.inf)), rounded)
+        return np.where(above, _ZERO, rounded).astype(np.float32)
+
+    @cached_property
+    def _coded(self) -> tuple[Array, Array, Array]:
+        """Different thresholds, column by column and ascending; how many a column has; each split's place in them."""
+        order = np.lexsort((self._single, self.feature))
+        feature, threshold = self.feature[order], self._single[order]
+        fresh = np.ones(len(order), bool)
+        fresh[1:] = (feature[1:] != feature[:-1]) | (threshold[1:] != threshold[:-1])
+        counts = np.bincount(feature[fresh], minlength=self.columns)
+        start = np.cumsum(counts) - counts
+        place = np.empty(len(order), np.int64)
+        place[order] = np.cumsum(fresh) - 1 - start[feature]
+        return threshold[fresh], counts, place
+
+    @cached_property
+    def program(self) -> tuple[Array, ...]:
+        """What `kernels.trees` takes: cuts and where each column's begin, steps and where each tree's begin, leaves."""
+        thresholds, counts, _ = self._coded
+        start = np.concatenate([[0], np.cumsum(-(-counts // 8) * 8)])  # eight are compared at a time
+        cuts = np.full(start[-1], np.inf, np.float32)
+        cuts[np.repeat(start[:-1] - (np.cumsum(counts) - counts), counts) + np.arange(len(thresholds))] = thresholds
+        leaves = np.diff(self.root) + 1
+        table = np.zeros((len(self), int(leaves.max())))
+        table[np.arange(table.shape[1]) < leaves[:, None]] = self.leaf
+        return cuts, start, *self._steps, table
+
+    @property
+    def _steps(self) -> tuple[Array, Array]:
+        """Every split as a step of the kernel, a tree's last one first, but for pairs of leaves that the split above
+        takes along; and the number of each tree's first step: (steps, 12), (t + 1,).
+        """
+        own = np.diff(self.root)
+        tree = np.repeat(np.arange(len(self)), own)
+        number = np.arange(len(tree)) - self.root[tree]
+        code = self._coded[2] - 128
+        pair = (self.left < 0) & (self.right < 0) & (number > 0)
+
+        def side(child: Array) -> tuple[Array, list[Array]]:
+            at = np.where(child < 0, 0, self.root[tree] + child)  # among all splits
+            kind = np.where(child < 0, LEAF, np.where(pair[at], PAIR, ROW))
+            leaves = [np.where(child < 0, ~child, ~self.left[at]), ~self.right[at]]
+            rows = [np.where(kind == ROW, 3 + child, self.feature[at]), code[at]]
+            held = [kind != LEAF, kind == PAIR, kind != ROW, kind == PAIR]
+            return kind, [np.where(there, x, 0) for there, x in zip(held, [*rows, *leaves], strict=True)]
+
+        kinds, parts = zip(*(side(x.astype(np.int64)) for x in (self.left, self.right)), strict=True)
+        row = np.where(number > 0, 3 + number, tree % 4)
+        steps = np.stack([3 * kinds[0] + kinds[1], row, self.feature, code, *parts[0], *parts[1]], axis=1)
+        single = np.flatnonzero(own == 0)
+        alone = np.zeros((len(single), steps.shape[1]), np.int64)
+        alone[:, 0], alone[:, 1] = ALONE, single % 4
+        whose = np.concatenate([tree[~pair], single])
+        order = np.lexsort((np.concatenate([-number[~pair], 0 * single]), whose))
+        first = np.concatenate([[0], np.cumsum(np.bincount(whose, minlength=len(self)))])
+        return np.concatenate([steps[~pair], alone])[order].astype(np.int16), first
+
+    def state(self) -> dict[str, Array]:
+        """What a file must hold, beside the number of columns."""
+        return {f"trees.{name}": getattr(self, name) for name in PARTS}
+
+    @classmethod
+    def from_state(cls, columns: int, arrays: dict[str, Array]) -> Forest:
+        """From what a file holds, checked."""
+        forest = cls(columns, **forest_arrays(columns, arrays))
+        most = int(forest._coded[1].max())
+        if most > _CUTS:
+            raise refuse("threshold", f"has {most} values for one feature, but at most {_CUTS} are possible")
+        return forest
+
+
+def forest_of(booster: Any) -> Forest:
+    """The trees of a LightGBM booster that was fitted here: plain splits x <= threshold."""
+    model = booster.dump_model()
+    parts = [_arrays_of(tree["tree_structure"]) for tree in model["tree_info"]]
+    feature, threshold, left, right, leaf = (np.concatenate(part) for part in zip(*parts, strict=True))
+    root = np.cumsum([0, *(len(part[0]) for part in parts)], dtype=np.int32)
+    return Forest(model["max_feature_idx"] + 1, feature, threshold, left, right, root, leaf)
+
+
+def _arrays_of(top: dict[str, Any]) -> tuple[Array, ...]:
+    """Feature, threshold, left, right and leaves of a tree, from its nested nodes."""
+    splits: dict[int, dict[str, Any]] = {}
+    leaves: dict[int, float] = {}
+    waiting = [top]
+    while waiting:
+        node = waiting.pop()
+        if "split_index" in node:
+            splits[node["split_index"]] = node
+            waiting += [node["left_child"], node["right_child"]]
+        else:
+            leaves[node.get("leaf_index", 0)] = node["leaf_value"]
+
+    nodes = [splits[i] for i in range(len(splits))]
+    children = [[node[name] for node in nodes] for name in ("left_child", "right_child")]
+    return (
+        np.array([node["split_feature"] for node in nodes], np.int32),
+        np.array([node["threshold"] for node in nodes], np.float64),
+        *(np.array([x.get("split_index", ~x.get("leaf_index", 0)) for x in x_of], np.int32) for x_of in children),
+        np.array([leaves[i] for i in range(len(leaves))], np.float64),
+    )

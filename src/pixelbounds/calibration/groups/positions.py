@@ -16,8 +16,7 @@ from ...images.foreign import as_plain_array
 from ...images.library import Array, library_of, to_numpy
 from ...images.regions import OTSU_CELLS, otsu_thresholds
 from ..block import Block, Grouping, State
-from ..data import NO_GRID, CalibrationData
-from ..provenance import remembered
+from ..data import NO_GRID, CalibrationData, remembered
 from .contract import whole_numbers, without_gaps
 
 _MOST = 2**16  # groups

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...images.checks import check_count
-from ...images.library import Array
-from ...kernels.features import band_cells, band_labels
+from ...images.library import Array, spatial_axes
+from ...kernels.entry_scores import LOWER
+from ...kernels.features import add_squared_slope, band_cells, band_labels, width_and_level, window_means
 from ..block import Block, Grouping, State
-from ..data import CalibrationData, statistic
+from ..data import CalibrationData, remembered, statistic
 from ..families import Family
-from ..provenance import remembered
 from .contract import ascending, real_numbers, refuse, whole_numbers, without_gaps, yes_or_no
 
 FEATURES = ("width", "room", "level")
@@ -177,3 +177,75 @@ def _nearest_occupied(found: Array) -> Array:
         distance[:, 0] *= 1e6  # rather any bin of the same side than the other side
         table[tuple(empty)] = int(np.argmin(distance.sum(axis=1)))
     return table.reshape(-1)
+
+
+def feature_maps(block: Block) -> tuple[Array, int]:
+    """Images known at test time from which the model predicts, (maps, n * pixels); the first so many say the same of
+    both ends, the others point upward.
+    """
+    if "feature maps" not in block.kept:
+        block.kept["feature maps"] = _feature_maps(block)
+    maps: tuple[Array, int] = block.kept["feature maps"]
+    return maps
+
+
+def _feature_maps(block: Block) -> tuple[Array, int]:
+    shape = block.band.shape
+    further = 0 if block.features is None else block.features.shape[1]
+    alike = 9 + 2 * further
+    maps = np.empty((alike + 2 + further, len(block) * block.image_size), np.float32)
+    width, level, near, far, gradient = maps[0], maps[1], maps[4], maps[5], maps[6]
+    width_and_level(*block.flat_ends(), *block.limits, width, level)
+    along = spatial_axes(block.band.lower)
+    axes = [(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])) for axis in along]  # outer, length, inner
+
+    def smooth(x: Array, size: int, out: Array) -> None:
+        out[:] = x
+        for view in axes:
+            window_means(out.reshape(view), size, out.reshape(view))
+
+    gradient[:] = 0
+    for view in axes:
+        add_squared_slope(level.reshape(view), gradient.reshape(view))
+    np.sqrt(gradient, out=gradient)
+    for x, size, out in ((width, 3, 2), (width, 9, 3), (level, 3, 4), (level, 9, 5), (gradient, 3, 7)):
+        smooth(x, size, maps[out])
+    mean = width.reshape(len(block), -1).mean(axis=1, dtype=np.float64)
+    maps[8].reshape(len(block), -1)[:] = mean.astype(np.float32)[:, None]
+    np.subtract(level, near, out=maps[alike])
+    np.subtract(level, far, out=maps[alike + 1])
+    if block.features is not None:
+        for i in range(further):
+            extra = maps[9 + 2 * i]
+            extra[:] = block.features[:, i].reshape(-1)
+            smooth(extra, 3, maps[10 + 2 * i])
+            np.subtract(extra, level, out=maps[alike + 2 + i])
+    return maps, alike
+
+
+def has_rooms(block: Block) -> bool:
+    """Whether ends have a room to their limits."""
+    return all(isfinite(limit) for limit in block.limits)
+
+
+def rooms_of(block: Block, entry: Array, side: Array) -> tuple[Array, Array] | None:
+    """Room from some ends to their own limit, and from the opposite ends to theirs: (e,) each; None without limits."""
+    if not has_rooms(block):
+        return None
+    lower, upper = block.clipped(entry)
+    rooms = lower - block.limits[0], block.limits[1] - upper
+    return np.where(side == LOWER, *rooms), np.where(side == LOWER, *rooms[::-1])
+
+
+def feature_rows(block: Block, entry: Array, side: Array) -> Array:
+    """Rows of features for some ends: (e, columns) float32; signed ones point outward: both sides teach alike."""
+    maps, alike = feature_maps(block)
+    outward = np.where(side == LOWER, np.float32(-1), np.float32(1))
+    columns = [x[entry] for x in maps[:alike]] + [x[entry] * outward for x in maps[alike:]]
+    columns += [*(rooms_of(block, entry, side) or ()), side]
+    return np.stack([c.astype(np.float32) for c in columns], axis=1)
+
+
+def columns_of(features: int, *, rooms: bool) -> int:
+    """Columns of `feature_rows` with so many further images."""
+    return 9 + 2 * features + 2 + features + (2 if rooms else 0) + 1

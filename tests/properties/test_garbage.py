@@ -176,8 +176,9 @@ THROUGH_CALIBRATE = {"CalibrationData", "Frontier", "KRCPS", "Method", "RCPS", "
 STAGES = {"Path", "certify", "fixed_sequence_test", "loss_table", "split", "split_at"}  # trust the stages before them
 INNER = {
     "bounds.binomial_tail",
-    "losses.loss_table",
-    "losses.tabulated",
+    "bounds.few_units",
+    "bounds.gamma_quantiles",
+    "losses.tested_points",
     "bounds.for_zero_one",
     "bounds.rejects",
     "bounds.rejects_mean",

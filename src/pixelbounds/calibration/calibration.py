@@ -244,13 +244,10 @@ class Calibration:
                     block.widen_into((ends[0], ends[1]), self.family, self.grouping, self.widening)
                     lower[a:b], upper[a:b] = ends
 
-        if threads:
-            for _ in in_threads(work, len(band), block_of(int(sizes_of(band.lower).mean()), len(band))):
-                pass
-        else:
-            work(0, len(band))
-        ends = like(lower, band.lower), like(upper, band.upper)
-        return Interval(*ends, band.axes, self.measure, self.limits)
+        block = block_of(int(sizes_of(band.lower).mean()), len(band)) if threads else len(band)
+        for _ in in_threads(work, len(band), block):
+            pass
+        return Interval(like(lower, band.lower), like(upper, band.upper), band.axes, self.measure, self.limits)
 
     def check_band(self, band: Any, features: Any = None, labels: Any = None) -> tuple[Band, Any, Any]:
         """Check a band, features and labels of new images: made as those of the calibration, and of the same shape."""

@@ -8,7 +8,7 @@ from worlds import heteroscedastic
 from pixelbounds.calibration.data import CalibrationData
 from pixelbounds.calibration.groups.positions import Partition
 from pixelbounds.calibration.paths import line as paths
-from pixelbounds.calibration.paths.line import Solution, add_to_cells, blank_cells, points_of, solve, sort_points
+from pixelbounds.calibration.paths.line import Solution, points_of, solve, sort_points, surrogate_cells
 
 GAMMAS = (0.0, 0.3, 0.7)
 
@@ -99,10 +99,9 @@ def test_a_warm_start_changes_nothing():
 def test_cells_stand_for_all_pixels(k, gamma):
     points, cost = problem(k, 8, points=30_000, thin=True)
     top = float(max(points.half.max(), points.reach.max()))
-    cells = blank_cells(k)
-    for part in np.array_split(np.arange(30_000), 7):  # chunks merge by addition
-        cells = cells + add_to_cells(blank_cells(k), points.group[part], points.half[part], points.reach[part], top)
-    few = points_of(cells, top)
+    chunks = np.array_split(np.arange(30_000), 7)  # they merge by addition
+    cells = [surrogate_cells(k, points.group[part], points.half[part], points.reach[part], top) for part in chunks]
+    few = points_of(np.sum(cells, axis=0), top)
     assert few.weight.sum() == 30_000
     assert len(few.weight) < 15_000
     np.testing.assert_array_equal(np.bincount(few.group, few.weight, minlength=k), cost)

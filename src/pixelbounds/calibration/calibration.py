@@ -153,14 +153,9 @@ class Calibration:
 
     @classmethod
     def of(
-        cls,
-        table: LossTable,
-        point: CertifiedPoint,
-        target: Target,
-        method: str = "custom",
-        seed: str = "generator",
+        cls, table: LossTable, point: CertifiedPoint, target: Target, method: str = "custom", seed: str = "generator",
         settings: dict[str, Any] | None = None,
-    ) -> Calibration:
+    ) -> Calibration:  # fmt: skip
         """The calibration of a certified point; method, seed and settings are for the record."""
         images, data, path = table.images, table.images.data, table.path
         units = data.units
@@ -394,7 +389,4 @@ def settings_of(method: Method, data: CalibrationData) -> dict[str, Any]:
     groups = getattr(method, "groups", None)
     fitted_here = groups is None or isinstance(groups, str) or callable(groups)
     known = fitted_here or getattr(groups, "kind", "") == "single" or len(getattr(groups, "fitted_on", ()))
-    settings: dict[str, Any] = {} if known else {GIVEN: True}
-    if data.at_hand and not data.pixels and any(sizes := data.channel_sizes):
-        settings[SIZES] = sizes
-    return settings if data.axis_names is None else settings | {AXES: data.axis_names}
+    return data.grid if known else {GIVEN: True} | data.grid

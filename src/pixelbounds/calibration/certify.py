@@ -108,14 +108,9 @@ def _zero_one(risk: RiskTarget, data: CalibrationData) -> bool:
 
 
 def fixed_sequence_test(
-    test: RiskTest,
-    column: Column,
-    points: int,
-    first: int = 0,
-    data: CalibrationData | None = None,
-    *,
+    test: RiskTest, column: Column, points: int, first: int = 0, data: CalibrationData | None = None, *,
     monotone: bool = True,
-) -> int:
+) -> int:  # fmt: skip
     """The least point, from `first` on, such that it and all wider ones pass; losses that may rise are not bisected."""
     if not test.passes(column(points - 1)):
         raise NoGuarantee(_cannot(test, column(points - 1), data))

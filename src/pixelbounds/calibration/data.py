@@ -21,7 +21,7 @@ import numpy as np
 
 from ..images.checks import ImageError, Limits, check_limits, check_same_shape, check_values, own_limits
 from ..images.ends import Band, check_features, check_labels, check_range, one_band
-from ..images.foreign import Axes, check_axes
+from ..images.foreign import AXES, SIZES, Axes, check_axes
 from ..images.library import (
     Array,
     Runner,
@@ -139,21 +139,22 @@ class CalibrationData:
         return self.band.pixels
 
     @property
-    def channel_sizes(self) -> list[int | None]:
-        """Of images of different sizes, how long each axis is where it holds channels; None elsewhere."""
-        axes = [set(sizes) for sizes in zip(*self.band.lower.shapes, strict=True)]
-        channels = channel_axis([max(sizes) for sizes in axes])
-        return [max(sizes) if i == channels and len(sizes) == 1 else None for i, sizes in enumerate(axes)]
-
-    @property
     def source(self) -> Source:
         """How the band was made."""
         return self.band.source
 
     @property
-    def axis_names(self) -> list[str] | None:
-        """Names of the axes of an image, where it has some."""
-        return None if self.band.axes is None else [str(name) for name in self.band.axes.names[1:]]
+    def grid(self) -> dict[str, Any]:
+        """What a record keeps of the axes of an image: their names, and where images differ in size how long those
+        are that hold channels.
+        """
+        known: dict[str, Any] = {}
+        if self.at_hand and not self.pixels:
+            axes = [set(sizes) for sizes in zip(*self.band.lower.shapes, strict=True)]
+            channels = channel_axis([max(sizes) for sizes in axes])
+            if channels is not None and len(axes[channels]) == 1:
+                known[SIZES] = [max(sizes) if i == channels else None for i, sizes in enumerate(axes)]
+        return known if self.band.axes is None else known | {AXES: [str(name) for name in self.band.axes.names[1:]]}
 
     @property
     def reads(self) -> list[Any]:

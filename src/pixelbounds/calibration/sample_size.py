@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..bands import least_samples
-from ..images.checks import check_choice, check_count, check_generator, check_number, check_open_unit
+from ..images.checks import check_choice, check_count, check_number, check_open_unit
 from .bounds import (
     BOUNDS,
     SPREAD,
@@ -27,7 +27,7 @@ from .bounds import (
     least_images,
     rejects,
 )
-from .methods import METHODS
+from .methods import METHODS, Method
 from .promises import Promise
 from .target import target_of
 from .words import level_in_words
@@ -115,7 +115,6 @@ def plan(
     images: Sequence[int] = IMAGES,
     miscoverage: float | None = None,
     spread: float = SPREAD,
-    seed: int = 0,
 ) -> Needs:
     """Least images and slack of every bound; the images count in all, of which a method fits on some.
 
@@ -145,23 +144,21 @@ def plan(
     if check_number(spread, "spread") < 0:
         raise ValueError(f"spread is {spread}; it must be at least 0, for example 0.5")
     wanted = _wanted(risk_level, promises, prevalence, unit_sizes)
-    forecast = _Forecast(
-        failure_prob, method, groups, numbers, CertifiableRisks(failure_prob, spread, check_generator(seed))
-    )
+    risks = CertifiableRisks(failure_prob, spread, np.random.default_rng(0))
+    forecast = _Forecast(failure_prob, METHODS[method](), groups, numbers, risks)
     rows = []
     for name in sorted(BOUNDS, key=lambda name: (name == "conformal", name != "betting")):
         hardest = max(wanted, key=lambda one: forecast.in_all(one, BOUNDS[name]))
-        slack = forecast.slack(hardest, BOUNDS[name])
+        certified = forecast.certified(hardest, BOUNDS[name])
+        slack = tuple(None if risk is None else hardest.at_most - risk for risk in certified)
         least = forecast.least(hardest, BOUNDS[name])
         rows.append(BoundNeeds(name, least, forecast.in_all(hardest, BOUNDS[name]), slack))
     rows.sort(key=lambda row: (row.bound == "conformal", row.bound != "betting", row.images))
     hardest = max(wanted, key=lambda one: forecast.in_all(one, BOUNDS["betting"]))
     samples = None if miscoverage is None else least_samples(miscoverage)
     asked = () if promises is None else tuple(forecast.needs(one, BOUNDS[bound]) for one in wanted)
-    return Needs(
-        wanted[0].at_most, failure_prob, method, numbers, tuple(rows), forecast.limit(hardest), miscoverage, samples,
-        asked,
-    )  # fmt: skip
+    limit = forecast.limit(hardest)
+    return Needs(wanted[0].at_most, failure_prob, method, numbers, tuple(rows), limit, miscoverage, samples, asked)
 
 
 class _Wanted(NamedTuple):
@@ -212,7 +209,7 @@ class _Forecast:
     """What `calibrate` will do with so many images, if losses are as assumed."""
 
     failure_prob: float
-    method: str
+    method: Method
     groups: bool
     numbers: tuple[int, ...]
     risks: CertifiableRisks
@@ -242,19 +239,16 @@ class _Forecast:
     def certifying(self, one: _Wanted, bound: ConfidenceBound, images: int) -> int:
         """Images with the region that are left to certify it, of so many in all, with probability `SURE`."""
         alike = least_images(one.level, self.failure_prob, bound=bound)  # by these it is decided how many fit
-        left = images - METHODS[self.method]().units_to_fit(images, alike, labelled=self.groups)
+        left = images - self.method.units_to_fit(images, alike, labelled=self.groups)
         if one.prevalence == 1:
             return left
         return _first(lambda k: binomial_tail(k, left, one.prevalence) >= 1 - SURE, 0, max(0, left))
 
-    def slack(self, one: _Wanted, bound: ConfidenceBound) -> tuple[float | None, ...]:
-        """What of the level a bound cannot use, at each number of images; None where it certifies nothing."""
+    def certified(self, one: _Wanted, bound: ConfidenceBound) -> tuple[float | None, ...]:
+        """The greatest risk that a bound certifies at each number of images; None where it certifies nothing."""
         least = self.least(one, bound)
         left = [self.certifying(one, bound, n) for n in self.numbers]
-        return tuple(
-            one.at_most - one.cap * self.risks.greatest(one.kind, one.level, bound, n) if n >= least else None
-            for n in left
-        )
+        return tuple(one.cap * self.risks.greatest(one.kind, one.level, bound, n) if n >= least else None for n in left)
 
     def limit(self, one: _Wanted) -> tuple[float | None, ...]:
         """Slack that no bound goes below where all images lose alike."""
@@ -265,13 +259,9 @@ class _Forecast:
     def needs(self, one: _Wanted, bound: ConfidenceBound) -> PromiseNeeds:
         """What a promise needs, with and without its cap."""
         plain = one._replace(cap=1.0)
-        certified, without = (
-            tuple(None if slack is None else one.at_most - slack for slack in self.slack(x, bound))
-            for x in (one, plain)
-        )
-        return PromiseNeeds(
-            *one[:-1], self.least(one, bound), self.in_all(one, bound), certified, self.in_all(plain, bound), without
-        )
+        images, certified = self.in_all(one, bound), self.certified(one, bound)
+        without = self.in_all(plain, bound), self.certified(plain, bound)
+        return PromiseNeeds(*one[:-1], self.least(one, bound), images, certified, *without)
 
 
 def _first(test: Callable[[int], bool], low: int, high: int) -> int:

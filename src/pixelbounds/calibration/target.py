@@ -228,17 +228,9 @@ class RiskTest:
 
 
 def risk_test_of(
-    risk: RiskTarget,
-    sizes: Array,
-    certifying: Array,
-    unit_of: Array,
-    order: Array,
-    bound: ConfidenceBound,
-    failure_prob: float,
-    shares: Array | None = None,
-    *,
-    zero_one: bool = False,
-) -> RiskTest:
+    risk: RiskTarget, sizes: Array, certifying: Array, unit_of: Array, order: Array, bound: ConfidenceBound,
+    failure_prob: float, shares: Array | None = None, *, zero_one: bool = False,
+) -> RiskTest:  # fmt: skip
     """The test of a promise on certifying images, bool (n,), from the sizes of regions (n, 1 + regions).
 
     Those units count that have the region: given which they are, their losses are independent draws. Where these are

@@ -186,15 +186,9 @@ def end_scores(family: Family, truth: Array, block: Block) -> Array:
 
 @remembered
 def fit_learned_groups(
-    pairs: CalibrationData,
-    images: Array,
-    rng: np.random.Generator,
-    *,
-    bins_per_side: int = 16,
-    room: int = 8,
-    quantile: float = 0.75,
-    trees: int = 50,
-) -> LearnedGroups:
+    pairs: CalibrationData, images: Array, rng: np.random.Generator, *, bins_per_side: int = 16, room: int = 8,
+    quantile: float = 0.75, trees: int = 50,
+) -> LearnedGroups:  # fmt: skip
     """Fit the model on pixels of the fitting images, and cut predictions and rooms into bins that hold equally many."""
     check_count(bins_per_side, "k", most=2**15)
     check_count(room, "room", most=2**10)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import isfinite
 from typing import NamedTuple
 
@@ -119,14 +120,13 @@ def _meet(respond: Respond, budget: float, mu: float, w: Array) -> tuple[Array, 
     return respond(high[0], kept, _TOLERANCE)[0], high[0]
 
 
-def blank_cells(groups: int) -> Array:
-    """Count and fixed-point sums of half and reach, in fine cells of both per group; they merge by addition."""
+def surrogate_cells(groups: int, group: Array, half: Array, reach: Array, top: float) -> Array:
+    """Count and fixed-point sums of half and reach of pixels, in fine cells of both per group, which merge by addition.
+
+    `top` bounds half and reach and fixes the cells, so all blocks must use the same.
+    """
     per_axis = int(np.ceil(np.log(1 / _SPAN) / _SIZE)) + 2
-    return np.zeros((groups, per_axis, per_axis, 3), np.int64)
-
-
-def add_to_cells(cells: Array, group: Array, half: Array, reach: Array, top: float) -> Array:
-    """Add pixels to cells. `top` bounds half and reach and fixes the cells, so all chunks must use the same."""
+    cells = np.zeros((groups, per_axis, per_axis, 3), np.int64)
     add_points(cells, group, half, reach, top * _SPAN, _SIZE, top)
     return cells
 
@@ -140,13 +140,9 @@ def points_of(cells: Array, top: float) -> Points:
 
 
 def solve_program(
-    data: CalibrationData,
-    images: Array,
-    grouping: Grouping,
-    risk_level: float,
-    gammas: Sequence[float] = GAMMAS,
+    data: CalibrationData, images: Array, grouping: Grouping, risk_level: float, gammas: Sequence[float] = GAMMAS,
     pixels: Array | None = None,
-) -> Solution:
+) -> Solution:  # fmt: skip
     """(P_K) on the fitting images with the gamma of least objective."""
     points, sizes = surrogate_points(data, images, grouping, pixels)
     cost = sizes
@@ -154,39 +150,31 @@ def solve_program(
         cost = np.bincount(grouping.labels.reshape(-1), minlength=grouping.count).astype(np.float64)
         points = points._replace(weight=points.weight * (cost / sizes)[points.group])
     cost = np.where(cost > 0, cost, 1.0)
-    best: Solution | None = None
-    latest: Solution | None = None
+    solutions: list[Solution | None] = [None]
     for gamma in gammas:
-        latest = solve(points, cost, risk_level * points.weight.sum(), gamma, start=data.family.start, warm=latest)
-        if best is None or latest.objective < best.objective:
-            best = latest
-    assert best is not None
-    return best
+        warm, budget = solutions[-1], risk_level * points.weight.sum()
+        solutions.append(solve(points, cost, budget, gamma, start=data.family.start, warm=warm))
+    return min(filter(None, solutions), key=lambda solution: solution.objective)
 
 
 def surrogate_points(
     data: CalibrationData, images: Array, grouping: Grouping, pixels: Array | None = None
 ) -> tuple[Points, Array]:
     """All pixels of the fitting images (or some positions) as weighted points of (P_K), and the pixels per group."""
-    top = _top_reach(data, images)
-    chosen = None if pixels is None else np.flatnonzero(pixels)
 
     def work(truth: Array, block: Block) -> tuple[Array, Array, Array]:
-        entry = np.arange(len(block) * block.image_size)
-        if chosen is not None:
-            entry = (np.arange(len(block))[:, None] * block.image_size + chosen).reshape(-1)
+        at = np.arange(block.image_size) if pixels is None else np.flatnonzero(pixels)
+        entry = (np.arange(len(block))[:, None] * block.image_size + at).reshape(-1)
         half, reach = half_and_reach(data.family, truth, block, entry)
         return grouping.at(block, entry, np.zeros(len(entry), np.uint8)), half, reach
 
-    if data.sizes[images].sum() <= 2**17 or chosen is not None:  # few: every pixel is a point
+    if data.sizes[images].sum() <= 2**17 or pixels is not None:  # few: every pixel is a point
         parts = [np.concatenate(p) for p in zip(*data.over_blocks(work, images), strict=True)]
         points = sort_points(*parts)
     else:
-        cells = sum(
-            data.over_blocks(lambda t, b: add_to_cells(blank_cells(grouping.count), *work(t, b), top), images),
-            start=blank_cells(grouping.count),
-        )
-        points = points_of(cells, top)
+        top = _top_reach(data, images)
+        cells = data.over_blocks(lambda truth, block: surrogate_cells(grouping.count, *work(truth, block), top), images)
+        points = points_of(reduce(np.add, cells), top)
     return points, np.bincount(points.group, points.weight, minlength=grouping.count)
 
 

@@ -53,14 +53,31 @@ class _Ends:
         """Shape of one image; () where images differ in size."""
         return self.shape[1:]
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Lower, upper and, where there is one, centre."""
+        return {name: x for name in _IMAGES if (x := getattr(self, name, None)) is not None}
+
     def __len__(self) -> int:
         return int(self.lower.shape[0])
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__} of {len(self)} images of {_sizes(self.lower)}, {self.lower.dtype}"
+        return f"{type(self).__name__} of {len(self)} images of {self._size}, {self.lower.dtype}"
+
+    @property
+    def _size(self) -> str:
+        return "different sizes" if differ_in_size(self.lower) else f"shape {self.pixels}"
+
+    def to_xarray(self) -> Any:
+        """A Dataset of xarray with lower, upper and, where there is one, centre; names and coordinates as they came."""
+        if differ_in_size(self.lower):
+            raise ValueError("images differ in size, and a Dataset has one grid for all; write them with write_ragged")
+        arrays = {name: x if library_of(x) == "dask" else to_numpy(x) for name, x in self.parts.items()}
+        source = getattr(self, "source", NOT_KNOWN)
+        return dataset_of(arrays, self.axes, {"source": json.dumps(source.state())} if source.known else {})
 
     def _html(self, title: str, between: str, **more: Any) -> str:
-        facts = {"images": len(self), "shape": _sizes(self.lower), "type": self.lower.dtype, **more}
+        facts = {"images": len(self), "shape": self._size, "type": self.lower.dtype, **more}
         parts = () if differ_in_size(self.lower) else ("lower", "upper", between)
         return facts_html(title, facts, first_images_html({name: getattr(self, name) for name in parts}))
 
@@ -85,7 +102,7 @@ class Band(_Ends):
     family: Any = None
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in _IMAGES if self._has(name)}
+        given = self.parts
         if self.axes is None and not all(map(is_plain, given.values())):
             object.__setattr__(self, "axes", axes_together({f"band.{name}": x for name, x in given.items()}))
         parts = {name: as_array(x, f"band.{name}") for name, x in given.items()}
@@ -98,9 +115,6 @@ class Band(_Ends):
         if all(in_memory(x) for x in parts.values()):
             for _ in over_images(self.rows, self.lower, Runner()):
                 pass
-
-    def _has(self, name: str) -> bool:
-        return getattr(self, name) is not None
 
     def __repr__(self) -> str:
         return super().__repr__() + (f", {self.source}" if self.source.known else "")
@@ -122,7 +136,7 @@ class Band(_Ends):
     @property
     def arrays(self) -> list[Any]:
         """Lower, upper and, where there is one, centre."""
-        return [getattr(self, name) for name in _IMAGES if self._has(name)]
+        return list(self.parts.values())
 
     def map(self, function: Callable[[Any], Any], *, checked: bool = False) -> Band:
         """The band with a function applied to each of its arrays; `checked`: the result needs no further check."""
@@ -133,16 +147,7 @@ class Band(_Ends):
 
     def with_family(self, family: Any) -> Band:
         """The same band, which widens as another family does."""
-        band = trusted_band(self.lower, self.upper, self.centre, self.source, family)
-        object.__setattr__(band, "axes", self.axes)
-        return band
-
-    def to_xarray(self) -> Any:
-        """A Dataset of xarray with lower, upper and, where there is one, centre; names and coordinates as they came."""
-        _check_one_size(self.lower)
-        arrays = {name: _for_xarray(getattr(self, name)) for name in _IMAGES if self._has(name)}
-        about = {"source": json.dumps(self.source.state())} if self.source.known else {}
-        return dataset_of(arrays, self.axes, about)
+        return trusted_band(self.lower, self.upper, self.centre, self.source, family, self.axes)
 
     @classmethod
     def from_xarray(cls, dataset: Any) -> Band:
@@ -154,19 +159,18 @@ class Band(_Ends):
     def rows(self, start: int, stop: int) -> Band:
         """Images start..stop in NumPy, checked: finite, lower at most upper."""
         rows = self.map(lambda x: rows_of(x, start, stop), checked=True)
-        for name in _IMAGES:
-            if rows._has(name):
-                check_values(f"band.{name}", getattr(rows, name), start)
+        for name, x in rows.parts.items():
+            check_values(f"band.{name}", x, start)
         check_ordered(rows.lower, rows.upper, start)
         return rows
 
 
-def trusted_band(lower: Any, upper: Any, centre: Any = None, source: Source = NOT_KNOWN, family: Any = None) -> Band:
+def trusted_band(
+    lower: Any, upper: Any, centre: Any = None, source: Source = NOT_KNOWN, family: Any = None, axes: Axes | None = None
+) -> Band:
     """A Band of arrays that were checked already."""
     band = object.__new__(Band)
-    parts = {"lower": lower, "upper": upper, "centre": centre, "source": source, "axes": None, "family": family}
-    for name, x in parts.items():
-        object.__setattr__(band, name, x)
+    vars(band).update(lower=lower, upper=upper, centre=centre, source=source, axes=axes, family=family)
     return band
 
 
@@ -230,11 +234,6 @@ class Interval(_Ends):
         """Of a segmentation: pixels that are certain, bool (n, *pixels)."""
         return self.lower > 0
 
-    def to_xarray(self) -> Any:
-        """A Dataset of xarray with lower and upper, under the names and coordinates that the band brought."""
-        _check_one_size(self.lower)
-        return dataset_of({"lower": _for_xarray(self.lower), "upper": _for_xarray(self.upper)}, self.axes, {})
-
     @classmethod
     def from_xarray(cls, dataset: Any) -> Interval:
         """The interval of a Dataset of xarray with lower and upper; images along the first axis."""
@@ -269,19 +268,6 @@ class Interval(_Ends):
             ends = zip(truth, self.lower, self.upper, strict=True)
             return [(x >= lower) & (x <= upper) for x, lower, upper in ends]
         return (truth >= self.lower) & (truth <= self.upper)
-
-
-def _sizes(images: Any) -> str:
-    return "different sizes" if differ_in_size(images) else f"shape {tuple(images.shape[1:])}"
-
-
-def _check_one_size(images: Any) -> None:
-    if differ_in_size(images):
-        raise ValueError("images differ in size, and a Dataset has one grid for all; write them with write_ragged")
-
-
-def _for_xarray(x: Any) -> Any:
-    return x if library_of(x) == "dask" else to_numpy(x)
 
 
 def outward(lower: Array, upper: Array, dtype: Any) -> tuple[Array, Array]:

@@ -53,8 +53,6 @@ PUBLIC = {
     **_members(bounds), **_members(families), **_members(losses), **_members(groups),
 }  # fmt: skip
 
-FAMILIES = families.FAMILIES
-BANDS = {name: CENTRED if name == "scaled" else BAND for name in FAMILIES}
 GROWING = pb.AnytimeCalibration(*SMALL, risk_level=0.5, method="rcps")
 
 
@@ -107,7 +105,7 @@ GOOD = {
     "loss": {"at_most": 0.1, "function": l01, "within": None, "cap": 0.5, "name": "mine", "weighting": "images"},
     "plan": {
         "risk_level": 0.3, "failure_prob": 0.1, "promises": None, "prevalence": None, "bound": "hoeffding",
-        "method": "rcps", "groups": False, "images": [30], "miscoverage": 0.1, "spread": 0.5, "seed": 0,
+        "method": "rcps", "groups": False, "images": [30], "miscoverage": 0.1, "spread": 0.5,
     },
     "functional_band": {"samples": SAMPLES, "function": np.mean, "miscoverage": 0.2, "axis": 1, "name": "mean"},
     "functional_values": {"images": SAMPLES, "function": np.mean, "known": (), "sample_axis": 1},
@@ -138,9 +136,6 @@ GOOD = {
     "bounds.sees_mean_only": {"bound": bounds.betting},
     "bounds.least_images": {"risk_level": 0.1, "failure_prob": 0.1, "bound": "bentkus"},
     "bounds.greatest_loss": {"images": 100, "risk_level": 0.1, "failure_prob": 0.1},
-    "families.family_named": {"family": "additive", "band": BAND},
-    "families.check_fits": {"family": families.additive, "band": BAND},
-    "families.check_nested": {"family": families.additive, "truth": SMALL[0], "band": BAND, "scale": 1.0},
     "bounds.binomial": {"losses": np.arange(20) % 2, "failure_prob": 0.1},
     "segmentation_band": {"probabilities": SMALL[0], "logits": False, "axis": None},
     "margin_band": {"masks": SMALL[0] > 0.5, "spacing": 1.0},
@@ -168,8 +163,6 @@ GOOD = {
         "pairs": pb.CalibrationData(PAIRS.truth, BAND, labels=np.ones(PAIRS.band.shape, int)), "images": IMAGES,
         "inner": groups.Single(), "runs": 2, "least": 5,
     },
-    **{f"families.{name}.widen": {"band": band, "widening": 1.5} for name, band in BANDS.items()},
-    **{f"families.{name}.score": {"truth": SMALL[0], "band": band} for name, band in BANDS.items()},
 }  # fmt: skip
 RESULTS = {"Calibration", "CertifiedPoint", "Evaluation", "NoGuarantee", "TrustMask"}  # made by functions, or raised
 THROUGH_CALIBRATE = {"CalibrationData", "Frontier", "KRCPS", "Method", "RCPS", "Target", "Units"}
@@ -177,6 +170,9 @@ STAGES = {"Path", "certify", "fixed_sequence_test", "loss_table", "split", "spli
 INNER = {
     "bounds.binomial_tail",
     "bounds.few_units",
+    "families.check_fits",
+    "families.check_nested",
+    "families.family_named",
     "bounds.gamma_quantiles",
     "losses.tested_points",
     "bounds.for_zero_one",
@@ -192,8 +188,6 @@ def _function(case):
     if name in PUBLIC:
         return PUBLIC[name]
     first, *rest = name.split(".")
-    if first == "families":
-        return getattr(FAMILIES[rest[0]], rest[1])
     return getattr(getattr(pb, first), rest[0])
 
 

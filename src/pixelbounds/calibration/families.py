@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..images.checks import check_choice, check_number, check_same_shape
+from ..images.checks import check_choice, check_number
 from ..images.ends import Band
-from ..images.library import Array, as_array, to_numpy
+from ..images.library import Array
 
 _ROUNDING = 2.0**-50
 _TINY = float(np.finfo(np.float64).tiny)
@@ -66,7 +66,7 @@ class Family:
 
 def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family:
     def widen(band: Band, widening: Any) -> tuple[Array, Array]:
-        at, widening = ends(band), _real(widening)
+        at = ends(band)
         with np.errstate(over="ignore"):  # an end beyond all numbers is infinite, and holds whatever there is
             below, above = widening * at.lower_slope, widening * at.upper_slope
         return (
@@ -75,7 +75,7 @@ def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family
         )
 
     def score(truth: Array, band: Band) -> Array:
-        at, x = ends(band), _images(truth)
+        at, x = ends(band), np.asarray(truth, np.float64)
         below, above = at.lower - x, x - at.upper
         with np.errstate(all="ignore"):
             need = np.fmax(below / at.lower_slope, above / at.upper_slope)
@@ -86,7 +86,6 @@ def _linear(name: str, ends: Callable[[Band], Ends], *, centred: bool) -> Family
 
 
 def _additive_ends(band: Band) -> Ends:
-    _check_band(band)
     one = np.ones((1,) * np.ndim(band.lower))
     return Ends(np.asarray(band.lower, np.float64), np.asarray(band.upper, np.float64), one, one)
 
@@ -104,8 +103,6 @@ def _scaled_ends(band: Band) -> Ends:
 
 
 def _multiply(band: Band, widening: Any) -> tuple[Array, Array]:
-    _check_band(band)
-    widening = _real(widening)
     lower, upper = np.asarray(band.lower, np.float64), np.asarray(band.upper, np.float64)
     if (lower < 0).any():
         raise ValueError(
@@ -117,8 +114,7 @@ def _multiply(band: Band, widening: Any) -> tuple[Array, Array]:
 
 
 def _ratio(truth: Array, band: Band) -> Array:
-    _check_band(band)
-    x = _images(truth)
+    x = np.asarray(truth, np.float64)
     with np.errstate(all="ignore"):
         below = np.where(band.lower > x, band.lower / x, 1.0)
         above = np.where(x > band.upper, x / band.upper, 1.0)
@@ -126,22 +122,6 @@ def _ratio(truth: Array, band: Band) -> Array:
     below = np.where((band.lower > x) & (x <= 0), np.inf, below)
     above = np.where((x > band.upper) & (np.asarray(band.upper) <= 0), np.inf, above)
     return np.maximum(below, above)
-
-
-def _images(truth: Any) -> Array:
-    return np.asarray(to_numpy(as_array(truth, "truth")), np.float64)
-
-
-def _real(widening: Any) -> Any:
-    """A widening, or one per pixel."""
-    if isinstance(widening, np.ndarray) and widening.dtype.kind in "fiu":
-        return widening
-    return check_number(widening, "widening")
-
-
-def _check_band(band: Any) -> None:
-    if not isinstance(band, Band):
-        raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
 
 
 additive = _linear("additive", _additive_ends, centred=False)
@@ -157,7 +137,6 @@ def _ours(name: str) -> Family:
 
 def family_named(family: Any, band: Band) -> Family:
     """The family that a name, a Family or None stands for; None follows from whether the band has a centre."""
-    _check_band(band)
     if family is None:
         family = "additive" if band.centre is None else "scaled"
     if not isinstance(family, Family):
@@ -168,9 +147,6 @@ def family_named(family: Any, band: Band) -> Family:
 
 def check_fits(family: Family, band: Band) -> None:
     """The band has a centre exactly if the family widens about one."""
-    _check_band(band)
-    if not isinstance(family, Family):
-        raise TypeError(f"family is a {type(family).__name__}; give a pixelbounds.Family")
     if family.centred and band.centre is None:
         raise ValueError(
             f"the {family.name} family widens about a centre, and this band has none; make it with mean_and_std or "
@@ -184,9 +160,6 @@ def check_fits(family: Family, band: Band) -> None:
 
 def check_nested(family: Family, truth: Array, band: Band, scale: float) -> None:
     """Refuse a family whose sets do not grow, or whose score is not their score, on these images."""
-    check_fits(family, band)
-    truth, scale = to_numpy(as_array(truth, "truth")), check_number(scale, "scale")
-    check_same_shape(band=band.lower, truth=truth)
     ladder = family.start + scale * np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0])
     need = np.asarray(family.score(truth, band), np.float64)
     if np.isnan(need).any():

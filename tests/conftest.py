@@ -15,7 +15,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SLOW = {  # below the root: a folder, a file, or the start of a test's name; what `make check` adds
     "browsers": "tests/report/test_viewer tests/report/test_page.py",
-    "clusters": "tests/execution",  # and whatever asks for the fixture `cluster`
     "documents": "tests/formats/test_matrix.py tests/test_code_blocks.py tests/test_documents.py tests/test_site.py",
     "processes": "tests/properties/test_faults.py tests/properties/test_fuzz.py tests/properties/test_hostile_files.py"
     " tests/properties/test_garbage.py tests/cli/test_monitor_command.py tests/cli/test_first_hour.py"

@@ -225,24 +225,7 @@ def _singles(x: Any, there: Array | None) -> Any:
     import dask.array as da
 
     rows = max(1, _BLOCK_BYTES // (4 * prod(x.shape[1:])))
-    return da.from_array(FileRows(x) if whole else _Holed(x, there), chunks=(rows, *x.shape[1:])).astype(np.float32)
-
-
-class _Holed(FileRows):
-    """A zarr array (n, *pixels) some of whose images are not there: they are NaN and never read."""
-
-    def __init__(self, x: Any, there: Any) -> None:
-        super().__init__(x)
-        self.there = there
-
-    def __getitem__(self, index: Any) -> Array:
-        rows, *rest = index if isinstance(index, tuple) else (index,)
-        numbers = np.arange(*rows.indices(len(self.there)))
-        good = self.there[numbers]
-        out = np.full((len(numbers), *self.shape[1:]), np.nan, self.dtype)
-        if good.any():
-            out[good] = self.x.oindex[numbers[good]]
-        return out[(slice(None), *rest)]
+    return da.from_array(FileRows(x, None if whole else there), chunks=(rows, *x.shape[1:])).astype(np.float32)
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:

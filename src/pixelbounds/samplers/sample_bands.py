@@ -21,7 +21,7 @@ from ..bands import calibrated_quantiles, calibrated_ranks, quantile_source
 from ..execution.blocks import InputHash, Maker, Parts, block_rows, fill, gather, other_images
 from ..execution.runner import Execution, current
 from ..images.checks import numbered
-from ..images.ends import Band, outward, trusted_band
+from ..images.ends import Band, trusted_band
 from ..images.library import Array, as_array, cut_rows, differ_in_size
 from ..images.ragged import Ragged, read_ragged
 from ..images.source import Source
@@ -34,7 +34,6 @@ def bands_to(
     out: str | os.PathLike[str],
     miscoverage: float | Fraction = 0.1,
     *,
-    half: bool = False,
     skip_bad: bool = False,
     replace: bool = False,
     execution: Execution | None = None,
@@ -42,16 +41,16 @@ def bands_to(
     """Calibrated quantiles of samples (n, m, *pixels) into a zarr store; an interrupted call resumes.
 
     The band, of zarr arrays, and for each image whether it is there: with `skip_bad` images whose chunks are missing or
-    damaged are left out. `half` rounds outward to float16. Bands that lie there already are taken where they were made
-    of the same samples, which are read to know; others are refused, or with `replace` made anew. Samples of images of
-    different sizes, a `Ragged` of (m, *pixels), are taken, too.
+    damaged are left out. Bands that lie there already are taken where they were made of the same samples, which are
+    read to know; others are refused, or with `replace` made anew. Samples of images of different sizes, a `Ragged` of
+    (m, *pixels), are taken, too.
     """
     samples = guarded(as_array(samples, "samples"))
     n = int(samples.shape[0])
     m, shapes = samples_of(samples)
     source = quantile_source("calibrated", m, miscoverage).state()
     calibrated_ranks(m, miscoverage)  # m must suffice
-    dtype = np.dtype("float16" if half else str(samples.dtype))
+    dtype = np.dtype(str(samples.dtype))
     request = {"images": n, "samples": m, "pixels": shape_request(shapes), "dtype": str(dtype), "source": source}
     ragged = differ_in_size(samples)
     ends = np.array(shapes) if ragged else (n, *shapes[0])
@@ -75,7 +74,7 @@ def bands_to(
     with resumable(
         path, arrays, rows=rows, about=about, request=request, pack=ragged, anew=replace, replace=replace
     ) as store:
-        make = quantiles(samples, miscoverage, half=half, input_hash=True)
+        make = quantiles(samples, miscoverage, input_hash=True)
         fill(execution, store, make, see, [samples], pixels, skip_bad=skip_bad)
     return open_stored(path)
 
@@ -143,14 +142,13 @@ def open_stored(path: Path) -> tuple[Band, Array]:
     return band, np.asarray(guarded(group[MARKS], fill=True)[:]) != BAD
 
 
-def quantiles(samples: Any, miscoverage: float | Fraction, *, half: bool = False, input_hash: bool = False) -> Maker:
+def quantiles(samples: Any, miscoverage: float | Fraction, *, input_hash: bool = False) -> Maker:
     """What makes the calibrated quantiles of images start..stop, with `input_hash` the digests of what it read, too."""
 
     def make(start: int, stop: int) -> Parts:
         with numbered(start):
             band, seen = band_and_digests(samples, miscoverage, start, stop, input_hash=input_hash)
-        lower, upper = outward(band.lower, band.upper, np.float16) if half else (band.lower, band.upper)
-        return {"lower": lower, "upper": upper} | ({SEEN: seen} if input_hash else {})
+        return {"lower": band.lower, "upper": band.upper} | ({SEEN: seen} if input_hash else {})
 
     return make
 

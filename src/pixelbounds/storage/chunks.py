@@ -266,10 +266,13 @@ def pieces(x: Any, start: int, stop: int) -> Iterator[tuple[int, Array]]:
 
 
 class FileRows:
-    """An array in files under the few names that Dask asks for; every read is one of `rows_at`."""
+    """An array in files under the few names that Dask asks for; every read is one of `rows_at`.
 
-    def __init__(self, x: Any) -> None:
-        self.x = x
+    Images for which `there` (n,) is False are NaN and never read.
+    """
+
+    def __init__(self, x: Any, there: Array | None = None) -> None:
+        self.x, self.there = x, there
         self.shape = tuple(int(size) for size in x.shape)
         self.ndim = len(self.shape)
         self.dtype = x.dtype
@@ -277,7 +280,12 @@ class FileRows:
     def __getitem__(self, index: Any) -> Array:
         rows, *rest = index if isinstance(index, tuple) else (index,)
         start, stop, step = rows.indices(self.shape[0])
-        return rows_at(self.x, start, max(start, stop))[(slice(None, None, step), *rest)]
+        if self.there is None:
+            return rows_at(self.x, start, max(start, stop))[(slice(None, None, step), *rest)]
+        out = np.full((max(0, stop - start), *self.shape[1:]), np.nan, self.dtype)
+        for i in np.flatnonzero(self.there[start:stop]):
+            out[i] = rows_at(self.x, start + i, start + i + 1)[0]
+        return out[(slice(None, None, step), *rest)]
 
 
 def _unpacked(x: Any, start: int, stop: int) -> Array:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..formats.arrays import FilePath
+from ..formats.opener import check_target
 from ..storage.version import VERSION
 
 _SHARED = ("limits", "sigma_0", "sigma_top")  # what files of like networks say alike
@@ -22,9 +23,7 @@ def combine_networks(networks: Sequence[FilePath], out: FilePath, *, replace: bo
     from ..diffusion.checkpoint import load_network, save_network
     from ..diffusion.members import Ensemble
 
-    target = Path(out)
-    if target.exists() and not replace:
-        raise FileExistsError(f"{target} exists; choose another name, or replace it with --force")
+    target = check_target(out, (".safetensors",), replace=replace, inputs=networks)
     paths = [Path(network) for network in networks]
     digests: dict[str, Path] = {}
     members: list[Any] = []

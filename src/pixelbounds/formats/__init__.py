@@ -13,7 +13,6 @@ dicomweb.py    series of an archive, and maps into it
 label_maps.py  label maps and masks beside the images
 """
 
-from ..execution.runner import Progress
 from .maps import write_interval
 from .opener import open_images
 from .scans import ABDOMEN, Geometry, Images, Scan, Window
@@ -22,7 +21,6 @@ __all__ = [
     "ABDOMEN",
     "Geometry",
     "Images",
-    "Progress",
     "Scan",
     "Window",
     "open_images",

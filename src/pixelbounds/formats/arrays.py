@@ -11,7 +11,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import prod
@@ -39,6 +39,7 @@ from .scans import (
     check_declared,
     check_window,
     checked_member,
+    format_errors,
     slice_name,
 )
 
@@ -140,17 +141,9 @@ class Arrays(Mapping[str, Any]):
             raise FormatError(f"{self.path} holds an array twice under one name; write it again")
         return names
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (FormatError, MemoryError):
-            raise
-        except Exception as error:  # a cut zip, a cut header; what zarr raises depends on what is missing
-            kind = f"cannot be read as {self.path.suffix}:" if self.path.is_file() else "is no whole zarr store:"
-            raise FormatError(
-                f"{self.path} {kind} {str(error).splitlines()[0]}; write it again, or use another copy"
-            ) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        kind = f"cannot be read as {self.path.suffix}" if self.path.is_file() else "is no whole zarr store"
+        return format_errors(f"{self.path} {kind}", "write it again, or use another copy")
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._names:
@@ -361,10 +354,10 @@ def stated_by(path: FilePath) -> dict[str, Any]:
     path = Path(path)
     if is_store(path):
         return about_of(Arrays(path))
-    if path.suffix != ".npz" or not zipfile.is_zipfile(path) or ABOUT not in (arrays := Arrays(path)):
+    if path.suffix != ".npz" or not zipfile.is_zipfile(path):
         return {}
     try:
-        about = strict_json(str(arrays[ABOUT]))
+        about = _entry(path, ABOUT)
     except ValueError:
         return {}
     return about if isinstance(about, dict) and about.get("kind") == "interval" else {}
@@ -372,14 +365,17 @@ def stated_by(path: FilePath) -> dict[str, Any]:
 
 def source_of(path: Path) -> Source:
     """How a band was made, where its file says so: the attribute `source` of a store, the entry `source` of an .npz."""
-    stated: Any = None
-    if is_store(path):
-        stated = Arrays(path).attributes.get("source")
-    elif path.suffix == ".npz" and SOURCE in (arrays := Arrays(path)):
-        try:
-            stated = strict_json(str(arrays[SOURCE]))
-        except ValueError as error:
-            raise ValueError(
-                f"{path} says in {SOURCE!r} how its band was made, but not in JSON; write json.dumps(source.state())"
-            ) from error
+    try:
+        stated = Arrays(path).attributes.get(SOURCE) if is_store(path) else _entry(path, SOURCE)
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise ValueError(
+            f"{path} says in {SOURCE!r} how its band was made, but not in JSON; write json.dumps(source.state())"
+        ) from error
     return Source() if stated is None else Source.from_state(stated)
+
+
+def _entry(path: Path, name: str) -> Any:
+    """What the JSON text of that name in an .npz says; None where there is none."""
+    return strict_json(str(arrays[name])) if path.suffix == ".npz" and name in (arrays := Arrays(path)) else None

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -24,7 +22,7 @@ import numpy as np
 
 from ..images.library import Array
 from .nifti import images_of_scans
-from .scans import FormatError, Images, Scan, Window, check_allowed, needed, usual_window
+from .scans import FormatError, Images, Scan, Window, check_allowed, format_errors, needed, usual_window
 
 _FLAT = 1e-9  # cubic millimetres of a voxel that has none
 _GAP = 1.5  # distances between slices beyond this many spacings mean that slices are missing
@@ -114,19 +112,9 @@ def _place(slices: list[tuple[Path, Any]]) -> tuple[Any, ...]:
     return (False, "", "", file) if ours else (not patient, counted, patient, file)
 
 
-@contextmanager
-def _reading(file: Path, what: str, remedy: str) -> Iterator[Any]:
-    """pydicom, which makes values when they are asked for, and raises what it likes."""
-    try:
-        yield needed("pydicom")
-    except (FormatError, MemoryError, ImportError):
-        raise
-    except Exception as error:
-        raise FormatError(f"{file}{what} ({error}); {remedy}") from error
-
-
 def _header(file: Path) -> Any:
-    with _reading(file, " cannot be read as DICOM", "remove or replace it") as pydicom:
+    pydicom = needed("pydicom")
+    with format_errors(f"{file} cannot be read as DICOM", "remove or replace it"):
         syntax = pydicom.filereader.read_file_meta_info(file).get("TransferSyntaxUID")
         if syntax == pydicom.uid.DeflatedExplicitVRLittleEndian:  # which is unpacked whole before all else
             raise FormatError(f"{file} is deflated, so its unpacked size is unknown; convert it to an uncompressed one")
@@ -157,7 +145,8 @@ def _check_header(file: Path, header: Any) -> None:
 
 def _values(file: Path) -> Array:
     """Pixels of a file in its own measure, for CT Hounsfield units."""
-    with _reading(file, ": pixels cannot be read", "use another copy, or an uncompressed one") as pydicom:
+    pydicom = needed("pydicom")
+    with format_errors(f"{file}: pixels cannot be read", "use another copy, or an uncompressed one"):
         data = pydicom.dcmread(file)
         check_frames(file, data)
         values = np.asarray(pydicom.pixels.apply_modality_lut(data.pixel_array, data))

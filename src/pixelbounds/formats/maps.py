@@ -221,14 +221,10 @@ def _write_zarr(path: Path, shown: _Shown, labels: dict[str, Array]) -> Path:
         for name in ("lower", "upper", *shown.masks):
             first = shown.rows(name, 0, 1)
             array = group.create_array(
-                name,
-                shape=tuple(interval.lower.shape),
-                chunks=(1, *interval.lower.shape[1:]),
-                dtype=str(first.dtype),
-                compressors=(ZstdCodec(level=3), Crc32cCodec()),
-                fill_value=np.nan if first.dtype.kind == "f" else 0,
+                name, shape=interval.shape, chunks=(1, *interval.pixels), dtype=str(first.dtype),
+                compressors=(ZstdCodec(level=3), Crc32cCodec()), fill_value=np.nan if first.dtype.kind == "f" else 0,
                 config={"write_empty_chunks": first.dtype.kind == "b"},
-            )
+            )  # fmt: skip
             for start in range(0, len(interval), step):
                 rows = shown.rows(name, start, min(start + step, len(interval)))
                 for image, row in enumerate(rows, start):  # one chunk at a time: a failure leaves no other under way

@@ -29,6 +29,7 @@ from .scans import (
     Window,
     check_allowed,
     first_folders,
+    format_errors,
     needed,
     slice_name,
     usual_window,
@@ -117,10 +118,8 @@ def _planes(file: Path, scan: Scan) -> Iterator[tuple[int, Array]]:
     check_allowed(each * plane, f"{file} unpacks")
     for at in range(0, count, each):
         end = min(at + each, count)
-        try:
+        with format_errors(f"{file} is cut off or damaged", "use another copy"):
             values = np.asarray(image.dataobj[..., at:end], np.float32)
-        except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise FormatError(f"{file} is cut off or damaged ({error}); use another copy") from error
         volume = values.reshape((*values.shape, 1)[:3])
         turned = needed("nibabel").orientations.apply_orientation(volume, _to_lps(image.affine))
         first = scan.start + (at if direction > 0 else count - end)
@@ -143,10 +142,8 @@ def _reach(image: Any) -> tuple[float, float] | None:
 def _loaded(file: Path, **how: Any) -> Any:
     nibabel = needed("nibabel")
     _check_start(file)
-    try:
+    with format_errors(f"{file} cannot be read as NIfTI", "use another copy"):
         image = nibabel.load(file, **how)
-    except (nibabel.filebasedimages.ImageFileError, OSError, EOFError, ValueError) as error:
-        raise FormatError(f"{file} cannot be read as NIfTI ({error}); use another copy") from error
     if not isinstance(image, nibabel.Nifti1Pair):
         raise FormatError(f"{file} is {type(image).__name__}, not NIfTI; convert it")
     if image.get_data_dtype().kind not in "iuf":

@@ -17,7 +17,7 @@ from .dicomweb import address_of, fetch_series
 from .maps import is_ours, maps_of
 from .nifti import NIFTI_SUFFIXES, read_nifti
 from .pictures import PICTURE_SUFFIXES, read_pictures
-from .scans import USUAL, FormatError, Images, Window, check_window
+from .scans import USUAL, Images, Window, check_window, format_errors
 
 _NO_IMAGES = (".safetensors", ".html")  # are never among the images of a folder
 _KINDS = "an .npy, .npz or .zarr file, a folder or zip of pictures, NIfTI (.nii, .nii.gz) or DICOM"
@@ -47,7 +47,7 @@ def open_images(
         raise FileNotFoundError(f"{path} does not exist{near(path)}; give {_KINDS}")
     check_regular(path)
     kind = _kind(path)
-    try:
+    with format_errors(f"{path} cannot be read as {kind}", "use another copy"):
         if kind == "arrays":
             return open_arrays(path, key, spectra=spectra)
         if kind == "pictures":
@@ -55,11 +55,6 @@ def open_images(
         if kind == "NIfTI":
             return read_nifti(path, window=window, clip=clip)
         return read_dicom(path, window=window, clip=clip, part=part)
-    except (FormatError, MemoryError, ImportError):
-        raise
-    except Exception as error:  # readers of other people's formats raise what they like
-        said = str(error) or type(error).__name__
-        raise ValueError(f"{path} cannot be read as {kind}: {said.splitlines()[0]}; use another copy") from error
 
 
 def _kind(path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps, ImageSequence
 
 from ..images.library import Array
-from .scans import FormatError, Images, check_allowed, checked_member, folder_units
+from .scans import FormatError, Images, check_allowed, checked_member, folder_units, format_errors
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP")  # Pillow knows many more, whatever a file is called
@@ -39,10 +38,8 @@ def read_pictures(path: Path, *, labels: bool = False) -> Images:
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BytesIO:
     check_allowed(checked_member(archive, name, path).file_size, f"{path}: {name} unpacks")
-    try:
+    with format_errors(f"{path}: {name} cannot be unpacked", "remove or replace it"):  # locked, odd or damaged
         return io.BytesIO(archive.read(name))
-    except (RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:  # locked, odd or damaged
-        raise FormatError(f"{path}: {name} cannot be unpacked ({error}); remove or replace it") from error
 
 
 def _stacked(names: list[str], opened: Callable[[str], Any], path: Path, unpack: Callable[[Any], Array]) -> Images:
@@ -78,23 +75,18 @@ def pages(source: Any, name: str, unpack: Callable[[Any], Array] | None = None) 
 
     `unpack` makes numbers of an upright picture; by default, grey values or three channels.
     """
-    try:
-        with Image.open(source, formats=_FORMATS) as picture:
-            frames = getattr(picture, "n_frames", 1)
-            several = picture.format == "TIFF" and frames > 1
-            if frames > 1 and not several:
-                raise FormatError(
-                    f"{name} is animated ({frames} frames); save its frames as pictures, or as pages of a TIFF"
-                )
-            for page, frame in enumerate(ImageSequence.Iterator(picture) if several else [picture]):
-                width, height = frame.size
-                check_allowed(width * height * _PER_PIXEL.get(frame.mode, 4), f"{name} unpacks")
-                upright = ImageOps.exif_transpose(frame)
-                yield page if several else None, (unpack or _pixels)(upright)
-    except (FormatError, MemoryError, ImportError):
-        raise
-    except Exception as error:  # plugins of Pillow raise what they like
-        raise FormatError(f"{name} is no image that can be read ({error}); remove or replace it") from error
+    image = format_errors(f"{name} is no image that can be read", "remove or replace it")
+    with image, Image.open(source, formats=_FORMATS) as picture:
+        frames = getattr(picture, "n_frames", 1)
+        several = picture.format == "TIFF" and frames > 1
+        if frames > 1 and not several:
+            raise FormatError(
+                f"{name} is animated ({frames} frames); save its frames as pictures, or as pages of a TIFF"
+            )
+        for page, frame in enumerate(ImageSequence.Iterator(picture) if several else [picture]):
+            width, height = frame.size
+            check_allowed(width * height * _PER_PIXEL.get(frame.mode, 4), f"{name} unpacks")
+            yield page if several else None, (unpack or _pixels)(ImageOps.exif_transpose(frame))
 
 
 def _pixels(picture: Any) -> Array:

@@ -8,7 +8,8 @@ shape can be put back.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -139,6 +140,18 @@ def check_patients(what: str, images: Images, patients: str | None, other: str =
 
 class FormatError(ValueError):
     """An error about a file whose message is complete: it names the file and the remedy."""
+
+
+@contextmanager
+def format_errors(what: str, remedy: str) -> Iterator[None]:
+    """Whatever a library raises about a file becomes a FormatError: they raise what they like."""
+    try:
+        yield
+    except (FormatError, MemoryError, ImportError):
+        raise
+    except Exception as error:
+        said = (str(error) or type(error).__name__).splitlines()[0]
+        raise FormatError(f"{what} ({said}); {remedy}") from error
 
 
 def check_allowed(size: int, what: str) -> None:

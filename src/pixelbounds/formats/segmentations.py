@@ -16,7 +16,7 @@ import numpy as np
 from ..images.library import Array
 from .dicom import TO_RAS, check_frames, dicom_files, is_dicom
 from .nifti import NIFTI_SUFFIXES
-from .scans import FormatError, Images, Scan, check_allowed, needed
+from .scans import FormatError, Images, Scan, check_allowed, format_errors, needed
 
 _KINDS = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentations, and label maps
 _LABEL_MAP = _KINDS[1]
@@ -71,13 +71,9 @@ def segment_names(path: Path) -> dict[int, str]:
 
 
 def _opened(file: Path) -> Any:
-    try:
+    with format_errors(f"{file} cannot be read as a DICOM segmentation", "use another copy"):
         data = needed("pydicom").dcmread(file)
         size = int(data.NumberOfFrames) * int(data.Rows) * int(data.Columns)
-    except ImportError:
-        raise
-    except Exception as error:  # pydicom raises what it likes
-        raise FormatError(f"{file} cannot be read as a DICOM segmentation ({error}); use another copy") from error
     if str(data.get("SOPClassUID")) not in _KINDS:
         raise FormatError(
             f"{file} is no DICOM segmentation, as others beside it are; give a folder that holds one kind"
@@ -105,18 +101,11 @@ def _scan_of(file: Path, data: Any, scans: tuple[Scan, ...]) -> Scan:
 
 
 def _lay(file: Path, data: Any, scan: Scan, labels: Array) -> None:
-    try:
-        frames = data.pixel_array
+    with format_errors(f"{file}: its frames cannot be read", "export it again"):
         shared = data.SharedFunctionalGroupsSequence[0] if "SharedFunctionalGroupsSequence" in data else {}
         groups = data.PerFrameFunctionalGroupsSequence
-        frames = np.asarray(frames).reshape(len(groups), int(data.Rows), int(data.Columns))
+        frames = np.asarray(data.pixel_array).reshape(len(groups), int(data.Rows), int(data.Columns))
         placed = [_placed(data, group, shared) for group in groups]
-    except (ImportError, MemoryError, FormatError):
-        raise
-    except Exception as error:
-        raise FormatError(
-            f"{file}: its frames cannot be read ({type(error).__name__}: {error}); export it again"
-        ) from error
     frames = _whole(file, data, frames)
     for k, (segment, affine) in enumerate(placed):
         if not frames[k].any():

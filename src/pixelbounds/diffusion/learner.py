@@ -42,10 +42,8 @@ class Learner:
 
     def __init__(self, network: nn.Module, settings: Settings, device: torch.device) -> None:
         cuda = device.type == "cuda"
-        self.settings = settings
-        self.half = cuda if settings.half is None else settings.half
-        wanted = cuda if settings.channels_last is None else settings.channels_last
-        self.format = torch.channels_last if wanted else torch.contiguous_format
+        self.settings, self.half = settings, cuda
+        self.format = torch.channels_last if cuda else torch.contiguous_format
         self.network = network.to(device, memory_format=self.format).train()
         self.model = compiled(self.network) if settings.compile else self.network
         self.ema = deepcopy(self.network).requires_grad_(False).eval()
@@ -168,9 +166,8 @@ class Learner:
 
 def mean_loss(network: Any, images: Pixels, loss: Loss, sde: VESDE, settings: Settings) -> float:
     """The loss of a network on images spread over the set, 512 and four batches at most; equal noise at every call."""
-    half = images.device.type == "cuda" if settings.half is None else settings.half
-    total, count = 0.0, 0
-    with torch.inference_mode(), torch.autocast(images.device.type, torch.bfloat16, enabled=half):
+    kind, total, count = images.device.type, 0.0, 0
+    with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
         for x, sigma, noise in _views(images, sde, settings):
             total += float(loss(network, x, sigma, noise).sum())
             count += len(x)

@@ -52,8 +52,6 @@ class Settings:
     log_every: int = _setting(50, "steps between lines of the log", whole=True, above=0)
     checkpoint_every: int = _setting(1000, "steps between states on disk", whole=True, above=0)
     compile: bool = _setting(False, "use torch.compile")
-    half: bool | None = _setting(None, "bfloat16; by default on a GPU")
-    channels_last: bool | None = _setting(None, "memory layout of channels; by default on a GPU")
 
     def __post_init__(self) -> None:
         if self.steps is None and self.seconds is None:

@@ -253,8 +253,8 @@ def _checked(
     return pixels
 
 
-_FREE = {"steps", "seconds", "patience", "look_every", "log_every", "checkpoint_every"}
-_FREE |= {"compile", "half", "channels_last", "augment"}  # the last is named below
+# augment is named below
+_FREE = {"steps", "seconds", "patience", "look_every", "log_every", "checkpoint_every", "compile", "augment"}
 
 
 def _about(

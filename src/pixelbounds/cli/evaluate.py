@@ -57,7 +57,7 @@ def evaluated(
     if check.broken:
         said += " They contradict it: they come from another source, or the calibration was unlucky."
     length = length_in_words(ev.mean_length, result.measure)
-    length += f"{_within(*length_ends(*ev.mean_length_interval))}, median {ev.median_length:.4f}"
+    length += f"{_within(*length_ends(*ev.mean_length_interval))}, median {length_in_words(ev.median_length, result.measure)}"
     by_image = float(ev.length_by_image.mean())
     lines = {"mean length": length}
     if ev.two_means:

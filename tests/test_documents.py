@@ -43,7 +43,8 @@ FEWER = {"docs/results.md": 800}
 APART = ("docs/research/", "docs/api/", "docs/architecture.md", "docs/paper_map.md")  # notes; for who reads the code
 PRIVATE = (  # what newcomers do not understand, and once stood here
     "not told", "unless told", "what is told", "one walk", "has made of", "gone on with", "goes on where", "lottery",
-    "may be unlucky", "of the split and of all fitting", "as of few images", "is told", "was told",
+    "may be unlucky", "of the split and of all fitting", "as of few images", "is told", "was told", "mend or",
+    "going on from", "the walk from",
 )  # fmt: skip
 
 

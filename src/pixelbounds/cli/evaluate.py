@@ -56,8 +56,8 @@ def evaluated(
         said += f" What was seen is {check.verdict}."
     if check.broken:
         said += " They contradict it: they come from another source, or the calibration was unlucky."
-    length = length_in_words(ev.mean_length, result.measure)
-    length += f"{_within(*length_ends(*ev.mean_length_interval))}, median {length_in_words(ev.median_length, result.measure)}"
+    mean, median = (length_in_words(x, result.measure) for x in (ev.mean_length, ev.median_length))
+    length = f"{mean}{_within(*length_ends(*ev.mean_length_interval))}, median {median}"
     by_image = float(ev.length_by_image.mean())
     lines = {"mean length": length}
     if ev.two_means:

@@ -227,13 +227,14 @@ def write_captures(folder: Path, maps: MapsOfScan) -> None:
         is_label = part.name not in stored
         planes = stored.get(part.name, part.values).astype(np.uint16)
         common = maps.common("capture", part, order)
+        padding = part.padding(planes)  # of all slices together
         (folder / part.name).mkdir(parents=True)
         for k, plane in enumerate(planes):
             image = _capture(maps, part, k, plane, common)
             start = 0 if is_label or part.name == "length" else intercept
             image.RescaleSlope, image.RescaleIntercept = _decimals([1 if is_label else slope, start])
             image.RescaleType = part.unit or _NO_UNIT
-            for word, value in part.padding(planes).items():
+            for word, value in padding.items():
                 setattr(image, word, value)
             maps.save(image, part, folder / part.name / f"{part.name}_{k + 1:0{max(3, len(str(len(planes))))}}.dcm")
 

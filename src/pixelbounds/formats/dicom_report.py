@@ -40,14 +40,8 @@ def write_structured_report(
     if maps.scan.kind != "dicom":
         raise FormatError(f"{maps.scan.name}: a structured report is about DICOM images; give the series with --like")
     algorithm = sr.AlgorithmIdentification("pixelbounds", VERSION, parameters=maps.about.split(SEPARATOR))
-    everywhere = np.ones(maps.parts[0].values.shape, bool)
-    groups: list[Any] = [
-        sr.MeasurementsAndQualitativeEvaluations(
-            sr.TrackingIdentifier(uid_of(maps.key, maps.about, "all"), "all voxels"), algorithm_id=algorithm,
-            measurements=[*_promised(promises, None), *_measurements(maps, everywhere, objects)],
-        )
-    ]  # fmt: skip
     evidence = [*maps.sources, *objects.values()]
+    groups: list[Any] = []
     if structures:
         part = Part("structures", np.stack(list(structures.values()), axis=-1).astype(np.uint8))
         drawn = segmentation(maps, part, list(structures), _SERIES + 1)
@@ -64,13 +58,21 @@ def write_structured_report(
                 measurements=[*_promised(promises, name), *_measurements(maps, mask.astype(bool), objects)],
             )
         )  # fmt: skip
+    everywhere = np.ones(maps.parts[0].values.shape, bool)
+    groups.append(  # last, as it lists all images
+        sr.MeasurementsAndQualitativeEvaluations(
+            sr.TrackingIdentifier(uid_of(maps.key, maps.about, "all"), "all voxels"), algorithm_id=algorithm,
+            measurements=[*_promised(promises, None), *_measurements(maps, everywhere, objects)],
+            source_images=[sr.SourceImageForMeasurementGroup.from_source_image(source) for source in maps.sources],
+        )
+    )  # fmt: skip
     observer = sr.ObserverContext(
         concept("121007", "DCM", "Device"),
         sr.DeviceObserverIdentifyingAttributes(uid_of("device", VERSION), "pixelbounds", "pixelbounds", "pixelbounds"),
     )
     content = sr.MeasurementReport(
         sr.ObservationContext(observer_device_context=observer),
-        concept("363679005", "SCT", "Imaging procedure"), groups, referenced_images=maps.sources,
+        concept("363679005", "SCT", "Imaging procedure"), groups,
     )  # fmt: skip
     part = Part("report", np.array([str(item) for group in groups for item in group]))
     common = maps.common("report", part, _SERIES)

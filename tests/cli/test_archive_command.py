@@ -14,7 +14,7 @@ import day  # noqa: E402
 from commands import call, flat  # noqa: E402
 from orthanc import MISSING, PLUGIN, running_archive  # noqa: E402
 
-from pixelbounds.calibration.calibration import load_calibration  # noqa: E402
+from pixelbounds.calibration.calibration_file import load_calibration  # noqa: E402
 from pixelbounds.monitoring import load_monitor  # noqa: E402
 
 pytestmark = pytest.mark.skipif(

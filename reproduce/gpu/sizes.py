@@ -82,14 +82,15 @@ def ends(names: list[str]) -> str:
 
 def organs(found: dict[str, Any]) -> str:
     """Promises for organs on chest512."""
-    told = [x for x in summary(found["rows"]) if x["certified"]]
-    names = list(told[0]["risks"])
+    told = summary(found["rows"])
+    names = next((list(x["risks"]) for x in told if x["certified"]), [])
     heads = " | ".join(f"{name} {LEVELS[name]:.0%}" for name in names)
     lines = [f"| way | certified | all kept | {heads} | length |", "|---" * (4 + len(names)) + "|"]
     for x in told:
-        risks = " | ".join(f"{x['risks'][name]:.1%}" for name in names)
-        kept = f"{x['certified']} of {x['draws']} | {x['kept']}"
-        lines.append(f"| {x['way']} | {kept} | {risks} | {x['lengths']['all']:.4f} |")
+        cells = [f"{x['certified']} of {x['draws']}"]
+        if x["certified"]:
+            cells += [str(x["kept"]), *(f"{x['risks'][name]:.1%}" for name in names), f"{x['lengths']['all']:.4f}"]
+        lines.append(f"| {x['way']} | {' | '.join(cells)} |")
     return "\n".join(
         [*lines, "", f"True risks of {found['slices']} slices of 512 x 512 of {found['patients']} patients."]
     )

@@ -168,7 +168,7 @@ def provenance() -> dict[str, Any]:
             return ""
 
     tracked = said("ls-files", Path(__file__).name)  # else this is a repository around an installed package
-    commit = said("rev-parse", "--short", "HEAD") if tracked else "unknown"
+    commit = said("rev-parse", "--short", "HEAD") if tracked else os.environ.get("PIXELBOUNDS_COMMIT", "unknown")
     changed = said("status", "--porcelain", "--untracked-files=no", "..") if tracked else ""
     versions = {"pixelbounds": VERSION, "python": platform.python_version(), **_versions()}
     return {"commit": commit + ("+" if changed else ""), "versions": versions}

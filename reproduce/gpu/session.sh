@@ -58,7 +58,7 @@ queue() {  # BEFORE OPTIONS: all ways, then arrays and draws
         --out $(dirname "$work"/*/whole)
     echo "== arrays ended with $? after $SECONDS s"
     local threads=$(($(nproc) / workers))
-    export NUMBA_NUM_THREADS=$((threads > 1 ? threads : 1)) OMP_NUM_THREADS=1
+    export NUMBA_NUM_THREADS=$((threads > 1 ? threads : 1)) OMP_NUM_THREADS=1 PIXELBOUNDS_COMMIT=$(cat "$work/carried/commit")
     if [ -n "$labels" ]; then
         nice -n 10 python3 -m reproduce.gpu.draws promises "$set" "$work" > "$work/promises.txt" 2>&1 &
     fi

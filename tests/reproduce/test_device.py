@@ -19,6 +19,7 @@ from reproduce.summaries import markdown
 pytest.importorskip("torch")
 
 from pixelbounds.diffusion.checkpoint import load_network
+from reproduce.gpu import sizes
 from reproduce.gpu.sets import SETS
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +80,7 @@ def pictures(path, count, size, colours):
 
 
 @pytest.mark.parametrize("name, count", [("chest16", 108), ("faces16", 2700)])
-def test_a_session_brings_home_its_results_and_its_network(name, count, tmp_path):
+def test_a_session_brings_home_its_results_and_its_network(name, count, tmp_path, monkeypatch):
     folder = tmp_path / "carried"
     folder.mkdir()
     (folder / "commit").write_text("abc1234\n")
@@ -95,6 +96,8 @@ def test_a_session_brings_home_its_results_and_its_network(name, count, tmp_path
     results = load_results(tmp_path / "home")
     assert results["material"]["pixels"] == ([3, 16, 16] if name == "faces16" else [16, 16])
     assert "| Calibrated quantiles, Algorithm 3 as printed | K-RCPS" in markdown(results)
+    monkeypatch.setattr(sizes, "result", lambda file: results)
+    assert "| the paper's way, 19 samples | " in sizes.ends([name])
     if name == "chest16":
         rows = json.loads((tmp_path / "home" / "organs.json").read_text())["rows"]
         assert {(row["way"], row["draw"]) for row in rows} >= {("plain 5%", 0), ("ours, labels", 5)}

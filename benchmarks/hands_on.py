@@ -2,8 +2,8 @@
 
 python -m benchmarks hands_on FOLDER [STEPS]    (a folder that is not there yet; a quiet machine)
 
-A folder of 500 pictures of phantoms trains a lean network for five minutes; 40 other phantoms, with noise, are sampled at the
-default settings. 30 of them calibrate, 10 get intervals. `intervals.png` in the folder shows three of these.
+A folder of 500 pictures of phantoms trains a lean network for five minutes; 40 other phantoms, with noise, are sampled
+at the default settings. 30 of them calibrate, 10 get intervals. `intervals.png` in the folder shows three of these.
 Where others keep the machine busy, give the steps of the training: CPU seconds tell what two idle cores would take.
 """
 
@@ -136,12 +136,13 @@ def text() -> str:
     busy = found["cpu_seconds"]
     before, after = found["load"]
     rest = seconds["calibrating"] + seconds["applying"]
+    rate = (CALIBRATION + NEW) * found["samples"] * (found["sampler_steps"] + 1) / busy["sampling"]
     return (
         f"Walked on a CPU ({where(found)}; load {before:.1f} before, {after:.1f} after; seconds of the cores together "
         f"in brackets): {found['train_steps']:,} steps in {seconds['training']:.0f} s ({busy['training']:.0f}); "
         f"{CALIBRATION + NEW} images, {found['samples']} samples of each in {found['sampler_steps']} steps, in "
-        f"{seconds['sampling']:.0f} s ({busy['sampling']:.0f}); calibration and intervals in {rest:.0f} s. "
-        f"The noisy views have {found['psnr_noisy']:.1f} dB, the mean of the samples {found['psnr_mean']:.1f} dB. "
-        f"The intervals of the {NEW} new images miss {found['risk']:.1%} of the pixels at a promised {LEVEL:.0%}, "
-        f"with a mean length of {found['length']:.3f}."
+        f"{seconds['sampling']:.0f} s ({busy['sampling']:.0f}: {rate:.0f} evaluations a second of a core); "
+        f"calibration and intervals in {rest:.0f} s. The noisy views have {found['psnr_noisy']:.1f} dB, the mean of "
+        f"the samples {found['psnr_mean']:.1f} dB. The intervals of the {NEW} new images miss {found['risk']:.1%} of "
+        f"the pixels at a promised {LEVEL:.0%}, with a mean length of {found['length']:.3f}."
     )

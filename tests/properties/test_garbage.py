@@ -157,6 +157,7 @@ GOOD = {
         "pairs": PAIRS, "images": IMAGES, "rng": np.random.default_rng(0), "bins_per_side": 3, "quantile": 0.8,
         "trees": 2,
     },
+    "families.check_nested": {"family": families.additive, "truth": SMALL[0], "band": BAND, "scale": 1.0},
     "groups.load_grouping": {"kind": "partition", "meta": {}, "arrays": {"labels": np.zeros((3, 3), np.int32)}},
     "groups.partition": {"labels": np.zeros((3, 3), int), "pixels": (3, 3)},
     "groups.fit_labelled_groups": {
@@ -171,7 +172,6 @@ INNER = {
     "bounds.binomial_tail",
     "bounds.few_units",
     "families.check_fits",
-    "families.check_nested",
     "families.family_named",
     "bounds.gamma_quantiles",
     "losses.tested_points",

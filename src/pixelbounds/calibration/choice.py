@@ -80,12 +80,11 @@ def _given(groups: Any, data: Any, images: Array, k: int | None) -> Grouping:
 
 def _named(name: str, data: Any, images: Array, rng: np.random.Generator, k: int | None, quantile: float) -> Grouping:
     if name == "learned":
-        bins = 16 if k is None else check_count(k, "k")
-        return groupings.fit_learned_groups(data, images, rng, bins_per_side=bins, quantile=quantile)
+        return groupings.fit_learned_groups(data, images, rng, bins_per_side=16 if k is None else k, quantile=quantile)
     if name == "band":
         return groupings.fit_band_groups(data, images, width=12 if k is None else check_count(k, "k", most=4096))
     if name == "otsu":
-        return groupings.by_otsu(data, images, 4 if k is None else check_count(k, "k"))
+        return groupings.by_otsu(data, images, 4 if k is None else k)
     return groupings.by_loss(data, images, 8 if k is None else k, "l01" if name == "loss" else "squared")
 
 

@@ -50,9 +50,8 @@ from .promises import RiskTarget, risk_targets_of
 from .target import Target, Units, units_of
 from .words import plural
 
-G = TypeVar("G", bound=Grouping)
-
 T = TypeVar("T")
+G = TypeVar("G", bound=Grouping)
 NO_GRID = "but the images differ in size: use groups='band' or 'learned', or method='rcps'"
 HERE = Runner()  # threads of this process
 _SLIVER = 0.05  # of the spread of the truth: a band within it is on another scale
@@ -85,15 +84,9 @@ class CalibrationData:
     at_hand: ClassVar[bool] = True  # whether truth and band can be read here
 
     def __init__(
-        self,
-        truth: Any,
-        band: Any,
-        units: Any = None,
-        labels: Any = None,
-        features: Any = None,
-        limits: Any = (0.0, 1.0),
-        measure: Measure | None = None,
-    ) -> None:
+        self, truth: Any, band: Any, units: Any = None, labels: Any = None, features: Any = None,
+        limits: Any = (0.0, 1.0), measure: Measure | None = None,
+    ) -> None:  # fmt: skip
         if measure is not None and not isinstance(measure, Measure):
             raise TypeError(f"measure is {measure!r}; give a pixelbounds.Measure, or leave it out")
         self.limits = check_limits(limits)

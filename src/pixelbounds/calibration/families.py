@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..images.checks import check_choice, check_number
+from ..images.checks import check_choice, check_number, check_same_shape
 from ..images.ends import Band
-from ..images.library import Array
+from ..images.library import Array, as_array, to_numpy
 
 _ROUNDING = 2.0**-50
 _TINY = float(np.finfo(np.float64).tiny)
@@ -160,6 +160,14 @@ def check_fits(family: Family, band: Band) -> None:
 
 def check_nested(family: Family, truth: Array, band: Band, scale: float) -> None:
     """Refuse a family whose sets do not grow, or whose score is not their score, on these images."""
+    if not isinstance(family, Family) or not isinstance(band, Band):
+        raise TypeError(
+            f"family is a {type(family).__name__} and band a {type(band).__name__}; give a pixelbounds.Family and a "
+            "pixelbounds.Band"
+        )
+    check_fits(family, band)
+    truth, scale = to_numpy(as_array(truth, "truth")), check_number(scale, "scale")
+    check_same_shape(band=band.lower, truth=truth)
     ladder = family.start + scale * np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0])
     need = np.asarray(family.score(truth, band), np.float64)
     if np.isnan(need).any():

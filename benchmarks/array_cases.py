@@ -20,7 +20,7 @@ Settings = dict[str, Any]
 
 N, NEW, M, SIZE = 160, 30, 19, 12
 METHODS, FAMILIES = ("frontier", "krcps", "rcps"), ("additive", "scaled", "multiplicative")
-GROUPS = (None, "band", "learned", "loss", "squared", "otsu", "partition", "labels")
+GROUPS = (None, "band", "learned", "loss", "otsu", "partition", "labels")
 BOUNDS = ("betting", "hoeffding_bentkus", "hoeffding", "bentkus", "empirical_bernstein", "conformal")
 KINDS = ("float64", "float16", "torch", "zarr", "dask", "ragged")
 UNITS = np.r_[np.arange(100) // 2, 50 + np.arange(N - 100) // 3]  # 50 patients of two images, 20 of three

@@ -31,9 +31,7 @@ def _learned(pairs, images):
 KINDS = {
     "single": lambda pairs, images: groups.Single(),
     "loss": lambda pairs, images: groups.by_loss(pairs, images, 4),
-    "loss squared": lambda pairs, images: groups.by_loss(pairs, images, 8, "squared"),
     "otsu": lambda pairs, images: groups.by_otsu(pairs, images, 3),
-    "otsu squared": lambda pairs, images: groups.by_otsu(pairs, images, 4, "squared"),
     "partition": lambda pairs, images: groups.partition(PARTITION, (SIZE, SIZE)),
     "labels": lambda pairs, images: groups.fit_labelled_groups(pairs, images, groups.Single()),
     "labels and band": lambda pairs, images: groups.fit_labelled_groups(
@@ -215,13 +213,11 @@ def test_learned_groups_use_the_features():
     np.testing.assert_array_equal(as_list.widening, with_features.widening)
 
 
-def test_a_function_that_fits_groups_and_squared_losses_are_accepted(rng):
+def test_a_function_that_fits_groups_is_accepted(rng):
     truth, band = heteroscedastic(60, rng, size=8)
     fit = partial(groups.fit_band_groups, width=3, room=1, level=2, side=False)
     cal = pb.calibrate(truth, band, risk_level=0.2, method=pb.Frontier(groups=fit))
     assert cal.grouping.count == 6
     assert not cal.grouping.by_side
-    squared = pb.calibrate(truth, band, risk_level=0.2, method=pb.KRCPS(groups="squared", k=5))
-    assert squared.grouping.count == 5
     with pytest.raises(TypeError, match="returned a int"):
         pb.calibrate(truth, band, risk_level=0.2, method=pb.Frontier(groups=lambda pairs, images: 3))

@@ -150,8 +150,8 @@ GOOD = {
     "load_trust": {"path": "nowhere.safetensors"},
     "conformal_p_values": {"calibration": CAL, "band": BAND, "threads": False},
     "losses.l01": {"truth": SMALL[0], "interval": INTERVAL},
-    "groups.by_loss": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "l01"},
-    "groups.by_otsu": {"pairs": PAIRS, "images": IMAGES, "k": 4, "loss": "squared"},
+    "groups.by_loss": {"pairs": PAIRS, "images": IMAGES, "k": 4},
+    "groups.by_otsu": {"pairs": PAIRS, "images": IMAGES, "k": 4},
     "groups.fit_band_groups": {"pairs": PAIRS, "images": IMAGES, "width": 4, "room": 2, "level": 2, "side": True},
     "groups.fit_learned_groups": {
         "pairs": PAIRS, "images": IMAGES, "rng": np.random.default_rng(0), "bins_per_side": 3, "quantile": 0.8,

@@ -26,7 +26,7 @@ from .paths.weighted_frontier import joint_frontier, joint_point
 from .target import Target
 
 FitGroups = Callable[[Any, Array, np.random.Generator], Grouping]  # data, fitting images, generator
-NAMED_GROUPS = ("learned", "band", "loss", "squared", "otsu")
+NAMED_GROUPS = ("learned", "band", "loss", "otsu")
 FEW = 4  # fitting units: what fewer teach is not true of others
 FEW_VALUES = 256  # of all fitting units together: groups of fewer cost more than they save
 _MANY = 48  # fitting units: fewer may tell only few groups apart (docs/research)
@@ -70,7 +70,7 @@ def _given(groups: Any, data: Any, images: Array, k: int | None) -> Grouping:
         raise ValueError(f"groups are a map of pixels, {NO_GRID}")
     if not library_of(groups):
         raise TypeError(
-            f"groups is {str(groups)[:80]!r}; give a name (learned, band, loss, squared, otsu), a partition "
+            f"groups is {str(groups)[:80]!r}; give a name (learned, band, loss, otsu), a partition "
             "(*pixels), a Grouping, or a function that fits one"
         )
     if tuple(groups.shape[1:]) == data.pixels:
@@ -85,7 +85,7 @@ def _named(name: str, data: Any, images: Array, rng: np.random.Generator, k: int
         return groupings.fit_band_groups(data, images, width=12 if k is None else check_count(k, "k", most=4096))
     if name == "otsu":
         return groupings.by_otsu(data, images, 4 if k is None else k)
-    return groupings.by_loss(data, images, 8 if k is None else k, "l01" if name == "loss" else "squared")
+    return groupings.by_loss(data, images, 8 if k is None else k)
 
 
 def _by_width(bins: int) -> Callable[[CalibrationData, Array], Grouping]:

@@ -90,7 +90,7 @@ class KRCPS(Method):
 
     k          number of groups of "loss" and "otsu"
     d_opt      pixels per image in (P_K), stratified by group; default: all
-    groups     "loss" (default), "squared", "otsu", a partition (*pixels), a Grouping, or a function that fits one
+    groups     "loss" (default), "otsu", a partition (*pixels), a Grouping, or a function that fits one
     direction  of the line, one value of at least 0 per group; default: ones
     gammas     of the convex surrogate; the one of least objective is taken
     n_fit      fitting images (units, where given)

@@ -62,7 +62,7 @@ def open_masks(path: FilePath, space: Images | None, shape: tuple[int, ...]) -> 
 
 def open_labels(path: FilePath, images: Images | None = None) -> Any:
     """Whole numbers of an array file or a NIfTI file, (*pixels) or (n, *pixels); of images of different sizes too."""
-    path = existing(path, "the name of a grouping (learned, band, loss, squared, otsu) or a file of labels")
+    path = existing(path, "the name of a grouping (learned, band, loss, otsu) or a file of labels")
     return whole_labels(path, _numbers(path, parts_at(path, Reading()) if _of_arrays(path) else {}, images))
 
 

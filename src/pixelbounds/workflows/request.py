@@ -118,7 +118,7 @@ class Request:
         str, method_option(help=f"Confidence bound: {', '.join(_BOUNDS)}.", autocompletion=one_of(*_BOUNDS))
     ] = "betting"
     groups: Annotated[
-        str | None, method_option(help="Groups: learned, band, loss, squared, otsu, or a file of one map for all.")
+        str | None, method_option(help="Groups: learned, band, loss, otsu, or a file of one map for all.")
     ] = None
     k: Annotated[int | None, method_option("--k", help="Number of groups.")] = None
     n_fit: Annotated[

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...images.checks import check_choice, check_count
+from ...images.checks import check_count
 from ...images.foreign import as_plain_array
 from ...images.library import Array, library_of, to_numpy
 from ...images.regions import OTSU_CELLS, otsu_thresholds
@@ -58,37 +58,31 @@ class Partition(Grouping):
         return cls(without_gaps(labels, "labels"))
 
 
-def loss_map(pairs: CalibrationData, images: Array, loss: str = "l01") -> Array:
-    """Mean loss of each pixel over some images, outside the band or squared distance to its middle: (*pixels)."""
-    check_choice(loss, ("l01", "squared"), "loss of the groups")
+def loss_map(pairs: CalibrationData, images: Array) -> Array:
+    """Share of some images whose band misses each pixel: (*pixels)."""
     if not pairs.pixels:
         raise ValueError(f"these groups are maps of pixels, {NO_GRID}")
 
     def work(truth: Array, block: Block) -> Array:
-        if loss == "l01":
-            return ((truth < block.band.lower) | (truth > block.band.upper)).sum(axis=0)
-        middle = (np.asarray(block.band.lower, np.float64) + block.band.upper) / 2
-        return np.stack([(x - c) ** 2 for x, c in zip(truth, middle, strict=True)])
+        return ((truth < block.band.lower) | (truth > block.band.upper)).sum(axis=0)
 
-    parts = list(pairs.over_blocks(work, images))
-    total = sum(parts) if loss == "l01" else np.concatenate(parts).sum(axis=0)  # per image: the order of sums is fixed
-    return np.asarray(total, np.float64) / len(images)
+    return np.asarray(sum(pairs.over_blocks(work, images)), np.float64) / len(images)
 
 
 @remembered
-def by_loss(pairs: CalibrationData, images: Array, k: int = 8, loss: str = "l01") -> Partition:
+def by_loss(pairs: CalibrationData, images: Array, k: int = 8) -> Partition:
     """K quantiles of the entrywise loss on the fitting images; tied quantiles merge."""
     check_count(k, "k", most=_MOST)
-    values = loss_map(pairs, images, loss)
+    values = loss_map(pairs, images)
     inner = np.quantile(values, np.arange(1, k) / k, method="inverted_cdf")
     return _renumbered(np.searchsorted(np.unique(inner), values, side="left"))
 
 
 @remembered
-def by_otsu(pairs: CalibrationData, images: Array, k: int = 4, loss: str = "l01") -> Partition:
+def by_otsu(pairs: CalibrationData, images: Array, k: int = 4) -> Partition:
     """K classes of the entrywise loss with the greatest variance between classes."""
     check_count(k, "k", most=OTSU_CELLS)
-    values = loss_map(pairs, images, loss)
+    values = loss_map(pairs, images)
     return _renumbered(np.searchsorted(otsu_thresholds(values, k), values, side="right"))
 
 

@@ -50,8 +50,6 @@ class Ragged:
             others = {type(x).__name__ for x in self.images if not (hasattr(x, "shape") and hasattr(x, "dtype"))}
             if others:
                 raise TypeError(f"some images are of type {', '.join(sorted(others))}; give an array for each")
-            if any(isinstance(x, np.ma.MaskedArray) for x in self.images):
-                raise TypeError("some images are masked arrays; fill or drop what is masked, for example x.filled(0)")
             shapes = [tuple(image.shape) for image in self.images]
             if len({len(shape) for shape in shapes}) > 1 or 0 in map(math.prod, shapes):
                 raise ValueError(

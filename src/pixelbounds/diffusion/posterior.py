@@ -166,10 +166,6 @@ class Reduction:
             raise ValueError(f"samples is {m}; mean and deviation need at least 2")
         if self.ranks is not None and not 1 <= self.ranks[0] <= self.ranks[1] <= m:
             raise ValueError(f"ranks are {self.ranks}; they must ascend within 1..{m}: draw more samples")
-        if self.probabilities is not None and not 0 <= self.probabilities[0] <= self.probabilities[1] <= 1:
-            raise ValueError(f"probabilities are {self.probabilities}; they must ascend within [0, 1]")
-        if self.held_out < 0:
-            raise ValueError(f"held_out is {self.held_out}; it must be at least 0")
 
     def __call__(self, draws: Tensor) -> Draws:
         """Reduce (m + held_out, c, h, w)."""

@@ -308,21 +308,11 @@ def _check_array(name: str, x: Array, dtype: Any, shape: tuple[int, ...]) -> Non
 
 
 def calibrate(
-    truth: Any,
-    band: Band | Mapping[str, Band],
-    *,
-    risk_level: float | None = None,
-    promises: Sequence[Promise] | None = None,
-    failure_prob: float = 0.1,
-    bound: Any = "betting",
-    method: str | Method = "frontier",
-    units: Any = None,
-    labels: Any = None,
-    features: Any = None,
-    limits: Any = (0.0, 1.0),
-    measure: Measure | None = None,
-    seed: Any = 0,
-) -> Calibration:
+    truth: Any, band: Band | Mapping[str, Band], *, risk_level: float | None = None,
+    promises: Sequence[Promise] | None = None, failure_prob: float = 0.1, bound: Any = "betting",
+    method: str | Method = "frontier", units: Any = None, labels: Any = None, features: Any = None,
+    limits: Any = (0.0, 1.0), measure: Measure | None = None, seed: Any = 0,
+) -> Calibration:  # fmt: skip
     """Widen a band until every promise holds for future images, with probability 1 - failure_prob.
 
     That holds for one calibration. Choosing among several on the same images (seeds, methods, bounds, looks at a

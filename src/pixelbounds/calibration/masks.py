@@ -97,13 +97,9 @@ def class_masks(labels: Any, classes: Mapping[str, int]) -> Array:
 
 
 def segmentation_promises(
-    masks: Any,
-    *,
-    missed: float | None = None,
-    false: float | None = None,
-    names: Sequence[str] | None = None,
+    masks: Any, *, missed: float | None = None, false: float | None = None, names: Sequence[str] | None = None,
     above: float | None = None,
-) -> list[Promise]:
+) -> list[Promise]:  # fmt: skip
     """What is promised of each class of true masks (n, *pixels), or (n, classes, *pixels) where `names` are given.
 
     missed    at most this share of the organ lies outside the outer mask, on average over images that show it; with

@@ -69,12 +69,8 @@ class Promise:
 
 
 def share(
-    at_most: float,
-    within: Any = None,
-    cap: float | None = None,
-    name: str | None = None,
-    weighting: str | None = None,
-) -> Promise:
+    at_most: float, within: Any = None, cap: float | None = None, name: str | None = None, weighting: str | None = None,
+) -> Promise:  # fmt: skip
     """At most this share of pixels is missed: the mean over future images of the share within a region.
 
     at_most     level of the promise
@@ -103,15 +99,9 @@ def tail(at_most: float, above: float, within: Any = None, name: str | None = No
 
 
 def loss(
-    at_most: float,
-    function: Any,
-    within: Any = None,
-    cap: float | None = None,
-    name: str | None = None,
-    weighting: str | None = None,
-    *,
-    counts: bool = False,
-) -> Promise:
+    at_most: float, function: Any, within: Any = None, cap: float | None = None, name: str | None = None,
+    weighting: str | None = None, *, counts: bool = False,
+) -> Promise:  # fmt: skip
     """A loss of your own is at most this in the mean over future images.
 
     function    (truth, Interval) -> losses (n,) in [0, 1] that do not rise where intervals widen; evaluated on images

@@ -103,19 +103,11 @@ class Needs:
 
 
 def plan(
-    risk_level: float | None = None,
-    failure_prob: float = 0.1,
-    *,
-    promises: Sequence[Promise] | None = None,
-    prevalence: Mapping[str, float] | None = None,
-    unit_sizes: Sequence[float] | None = None,
-    bound: str = "betting",
-    method: str = "frontier",
-    groups: bool = False,
-    images: Sequence[int] = IMAGES,
-    miscoverage: float | None = None,
+    risk_level: float | None = None, failure_prob: float = 0.1, *, promises: Sequence[Promise] | None = None,
+    prevalence: Mapping[str, float] | None = None, unit_sizes: Sequence[float] | None = None, bound: str = "betting",
+    method: str = "frontier", groups: bool = False, images: Sequence[int] = IMAGES, miscoverage: float | None = None,
     spread: float = SPREAD,
-) -> Needs:
+) -> Needs:  # fmt: skip
     """Least images and slack of every bound; the images count in all, of which a method fits on some.
 
     promises       made by `pb.share`, `pb.tail` and `pb.loss`, without regions, instead of risk_level

@@ -122,18 +122,9 @@ class TrustMask:
 
 
 def trust(
-    estimate: Any,
-    band: Band,
-    truth: Any,
-    *,
-    tolerance: float | None,
-    at_most: float,
-    failure_prob: float = 0.1,
-    bound: Any = "betting",
-    units: Any = None,
-    limits: Any = (0.0, 1.0),
-    seed: Any = 0,
-) -> TrustMask:
+    estimate: Any, band: Band, truth: Any, *, tolerance: float | None, at_most: float, failure_prob: float = 0.1,
+    bound: Any = "betting", units: Any = None, limits: Any = (0.0, 1.0), seed: Any = 0,
+) -> TrustMask:  # fmt: skip
     """The largest mask of which, on average over images, at most `at_most` is wrong.
 
     estimate      the images that are shown, (n, *pixels)

@@ -47,7 +47,7 @@ print(truth.measure, f"{truth.measure.clipped:.2%} beyond it")
 
 
 # %% [markdown]
-# The model is a stand-in for yours: it smooths, and doubts by a fixed amount. A unit is a volume, here a patient.
+# The model is a stand-in for yours: it smooths, and adds noise of one deviation. A unit is a volume, here a patient.
 
 
 # %%

@@ -178,7 +178,7 @@ def test_regions_lie_in_any_format_and_images_that_are_skipped_are_dropped(files
         assert all(word in flat(result.stderr) for word in words), result.stderr
     np.save(tmp_path / "small.npy", labels[:, :4])
     result, _ = found("small.npy:2")
-    assert "small.npy holds a map of shape (120, 4, 8), but the truth has (120, 8, 8)" in flat(result.stderr)
+    assert "small.npy: map has shape (120, 4, 8) but truth has shape (120, 8, 8)" in flat(result.stderr)
     (tmp_path / "labels.zarr" / "c" / "2" / "0" / "0").unlink()  # images 12 to 17
     result, _ = found("labels.zarr:2")
     assert "--skip-bad" in flat(result.stderr)

@@ -1,5 +1,7 @@
 """A claim is held against the mean that it is about, or not at all; what cannot be compared is said."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -48,17 +50,17 @@ def test_scans_do_not_judge_a_promise_about_patients():
 def test_units_against_a_calibration_by_images_are_flagged_and_images_are_compared():
     ev = half_missed(sizes=[20, 20, 10, 10])
     found = judge(ev, stored())
-    assert found.risk == ev.image_risk
+    assert found.promises[0].risk == ev.image_risk
     assert any("took images as independent" in note and "4 units" in note for note in found.notes)
 
 
 def test_images_against_a_calibration_by_units_are_not_compared():
     found = judge(half_missed(), stored(unit_name="patient"))
     assert not found.broken
-    assert found.risk is None
+    assert found.level is None
     assert found.verdict == "not compared with the level"
     assert any("by patients" in note and "Give the patient of each image" in note for note in found.notes)
-    assert judge(half_missed(sizes=[20, 40]), stored(unit_name="patient")).risk is not None
+    assert judge(half_missed(sizes=[20, 40]), stored(unit_name="patient")).level is not None
 
 
 @pytest.mark.parametrize(
@@ -72,9 +74,9 @@ def test_what_was_promised_of_something_else_cannot_be_seen_broken(changes, word
 
 def test_images_are_compared_where_a_unit_counts_for_as_many_as_at_calibration():
     large = stored(unit_name="unit", weighting="images", max_images=20)
-    assert judge(half_missed(sizes=[30, 20, 10], most=20), large).risk is not None
-    assert judge(half_missed(sizes=[30, 20, 10]), large).risk is None
-    assert judge(half_missed(sizes=[15] * 4), large).risk is None  # larger ones may not be among these
+    assert judge(half_missed(sizes=[30, 20, 10], most=20), large).level is not None
+    assert judge(half_missed(sizes=[30, 20, 10]), large).level is None
+    assert judge(half_missed(sizes=[15] * 4), large).level is None  # larger ones may not be among these
 
 
 def test_whether_images_calibrated_is_said_where_it_is_not_known():
@@ -90,9 +92,9 @@ def test_claims_of_a_calibration_travel_with_its_intervals():
     cal = pb.calibrate(truth, band, risk_level=0.3, units=pb.Units(units, name="eye"))
     made = StoredGuarantee.of(cal)
     assert (made.promises[0].at_most, made.unit_name, made.image_hashes) == (0.3, "eye", True)
-    assert StoredGuarantee.from_state(made.state()) == made
+    assert StoredGuarantee.from_state(asdict(made)) == made
     assert StoredGuarantee.from_state(None) is None
     assert StoredGuarantee.from_state({"promises": []}) is None
     for name, value in {"promises": [], "max_images": -1, "unit_name": 3}.items():
         with pytest.raises((ValueError, TypeError)):
-            StoredGuarantee.from_state({**made.state(), name: value})
+            StoredGuarantee.from_state({**asdict(made), name: value})

@@ -96,9 +96,9 @@ def test_a_calibration_of_promises_is_judged_by_the_same_ones():
     assert seen.promises[1].risk == pytest.approx((size * part).sum() / size.sum(), abs=1e-12)
     check = pb.evaluation.judge(pb.evaluate(truth[late], interval, calibration=cal), cal)
     assert "evaluate(promises=...)" in check.notes[0]
-    assert check.risk is None  # one mean over all pixels does not judge several promises
+    assert check.level is None  # one mean over all pixels does not judge several promises
     refuses(
-        lambda: pb.evaluate(truth[late], interval, promises=[pb.share(0.2)], calibration=cal), "3 promises",
+        lambda: pb.evaluate(truth[late], interval, promises=[pb.share(0.2)], calibration=cal), "certified were",
         "same order",
     )  # fmt: skip
     refuses(lambda: pb.evaluate(truth[late], interval, promises=promises(early)), "within of promise 2")

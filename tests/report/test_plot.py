@@ -54,7 +54,7 @@ def test_a_notebook_shows_what_things_are(world):
     cal, truth, interval, ev = world
     for thing, words in {
         cal: ("all of these hold jointly", "<td>bright</td>"),
-        ev: ("pixels outside", "<td>bright</td>"),
+        ev: ("pixels outside", "bright", "interval length"),
         interval: ("40", "data:image/png;base64,"),
         pb.Band(truth, truth): ("unknown", "data:image/png;base64,"),
     }.items():

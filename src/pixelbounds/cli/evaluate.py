@@ -50,7 +50,7 @@ def evaluated(
     check = result.check
     said = _risk_in_words(ev)
     if check.level is not None:
-        mean = " in the mean over images" if ev.two_means and check.risk != ev.risk else ""
+        mean = " in the mean over images" if ev.two_means and check.promises[0].risk != ev.risk else ""
         said += f" At most {level_in_words(check.level)}{mean} was promised: {check.promises[0].verdict}."
     elif check.promises:
         said += f" What was seen is {check.verdict}."

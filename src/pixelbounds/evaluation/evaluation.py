@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, is_dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from importlib import import_module
+from functools import partial
+from html import escape
 from math import ceil, floor
 from typing import Any
 
 import numpy as np
 
 from ..calibration.promises import Terms, promise_key
-from ..calibration.words import level_in_words, plural, share_in_words
+from ..calibration.words import plural, share_in_words
 from ..images.checks import check_choice, check_count
+from ..images.foreign import optional_module
 from ..images.library import Array, channel_axis
-from ..images.notebook import facts_html, rows_html
 
 _ROUNDED = 1e-30  # lengths and slopes that are 0 but for rounding
 
@@ -27,13 +28,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _pandas() -> Any:
-    try:
-        return import_module("pandas")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "pandas is not installed; pip install pandas, or use to_dict()", name="pandas"
-        ) from error
+_pandas = partial(optional_module, "pandas", "pip install pandas, or use to_dict()")
 
 
 def share_ends(low: float, high: float) -> tuple[str, str]:
@@ -278,19 +273,7 @@ class Evaluation:
         return np.argsort(-self.by_image, kind="stable")[: check_count(count, "count")]
 
     def _repr_html_(self) -> str:
-        ends = " to ".join(share_ends(*self.risk_interval))
-        facts = {
-            "images": len(self.by_image),
-            f"{self.entries} outside": f"{self.risk:.2%} ({share_in_words(self.confidence_level)} interval {ends})",
-            "mean length": f"{self.mean_length:.4g}, median {self.median_length:.4g}",
-            "worst images": ", ".join(f"{i} ({self.by_image[i]:.2%})" for i in self.worst()),
-        }
-        head = ("promise", "at most", "seen", "interval", plural(self.each), "verdict")
-        rows = []
-        for p in self.promises:
-            ends = " to ".join(share_ends(*p.interval))
-            rows.append((p.name, level_in_words(p.at_most), f"{p.risk:.2%}", ends, str(p.units), p.verdict))
-        return facts_html("Evaluation", facts, rows_html(head, rows) if rows else "")
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __repr__(self) -> str:
         return f"Evaluation of {len(self.by_image)} images: risk {self.risk:.4g}, mean length {self.mean_length:.4g}"

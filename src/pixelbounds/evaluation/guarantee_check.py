@@ -7,7 +7,7 @@ promise is seen broken only where the low end of an interval that is valid for i
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..calibration.calibration import Calibration
@@ -41,10 +41,6 @@ class StoredGuarantee:
             calibration.promises, record.unit_name if record.units else None, record.max_images,
             calibration.bound == "conformal", record.digest, bool(record.image_hashes.any()),
         )  # fmt: skip
-
-    def state(self) -> dict[str, Any]:
-        """Plain values, for the file of intervals."""
-        return asdict(self)
 
     @classmethod
     def from_state(cls, state: Any) -> StoredGuarantee | None:
@@ -80,11 +76,6 @@ class GuaranteeCheck:
     def level(self) -> float | None:
         """The level of one share of all pixels, where that was compared."""
         return self.promises[0].at_most if self.promises and self.one_mean else None
-
-    @property
-    def risk(self) -> float | None:
-        """What that share comes to."""
-        return None if self.level is None else self.promises[0].risk
 
     @property
     def broken(self) -> bool:

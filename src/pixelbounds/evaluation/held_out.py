@@ -23,7 +23,7 @@ from ..calibration.target import Units
 from ..calibration.words import plural
 from ..images.checks import Limits, check_generator, check_limits, check_open_unit, check_units, distinct_in_order
 from ..images.ends import Interval
-from ..images.library import Array, block_of, current_runner, differ_in_size, library_of, over_images, rows_of, sizes_of
+from ..images.library import Array, block_of, current_runner, differ_in_size, over_images, rows_of, sizes_of
 from .evaluation import Evaluation, SampleCoverage, Strata
 from .kept_promises import promises_seen
 from .strata import Cuts, Rows, cuts_of, inside_counter, label_reader, median_length, merge_surveys, survey_rows, tally
@@ -84,7 +84,7 @@ def evaluate(
     how = units if isinstance(units, Units) else Units(units)
     names, unit_of = distinct_in_order(check_units(how.ids, n).astype(str))
     apart = None if calibration is None else refuse_calibrated(truth, calibration, runner, unit_of)
-    reads = [x for x in (truth, interval.lower, interval.upper, groups) if library_of(x) or differ_in_size(x)]
+    reads = (truth, interval.lower, interval.upper, groups)
     surveys = over_images(lambda a, b: survey_rows(read(a, b), scale), truth, runner, reads)
     cuts = cuts_of(reduce(merge_surveys, surveys))
     sums, endings = [], np.zeros((), np.int64)
@@ -120,9 +120,7 @@ def evaluate(
 def _limits_known(interval: Any, calibration: Any, limits: Any) -> list[Limits]:
     """Limits that were given, then those of the calibration; it must be one, of images of this grid."""
     if not isinstance(interval, Interval):
-        raise TypeError(
-            f"interval is a {type(interval).__name__}; give the truth first, then what Calibration.apply returns"
-        )
+        raise TypeError(f"interval is a {type(interval).__name__}; give the truth first, then an Interval")
     given = [check_limits(limits)] if limits is not None else []
     if calibration is None:
         return given

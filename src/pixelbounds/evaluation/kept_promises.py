@@ -17,7 +17,7 @@ from ..calibration.promises import CertifiedPromise, Regions, RiskTarget, check_
 from ..calibration.target import UnitLosses, largest_unit
 from ..images.checks import Limits, check_values
 from ..images.ends import Interval
-from ..images.library import Array, Runner, differ_in_size, library_of, over_images, rows_of
+from ..images.library import Array, Runner, over_images, rows_of
 from ..images.regions import region_rows
 from .evaluation import SeenPromise
 from .unit_means import EvaluationUnits, ratio_interval
@@ -35,10 +35,7 @@ def promises_seen(
     targets, regions = risk_targets_of(asked, truth, weighting, by_unit, units.most)
     if certified and [promise_key(x)[:-1] for x in certified] != [promise_key(x)[:-1] for x in targets]:
         names = ", ".join(repr(promise.name) for promise in certified)
-        raise ValueError(
-            f"the calibration certified {len(certified)} promises ({names}), and these are others; give the same "
-            "promises in the same order, by the same names, with the regions of these images"
-        )
+        raise ValueError(f"certified were {names}, and these are others; give the same promises in the same order")
     losses, sizes = losses_of_images(targets, truth, interval, regions, runner)
     at_once = 1 - (1 - units.level) / len(targets)
     seen = []
@@ -69,8 +66,7 @@ def losses_of_images(
         return *(np.stack(part, axis=1).astype(np.float64) for part in (lost, size)), np.reshape(own, (-1, len(x))).T
 
     arrays = (truth, interval.lower, interval.upper, *(values for _, values in regions))
-    reads = [x for x in arrays if library_of(x) or differ_in_size(x)]
-    parts = over_images(work, truth, runner, reads)
+    parts = over_images(work, truth, runner, arrays)
     missed, sizes, own = (np.concatenate(column) for column in zip(*parts, strict=True))
     seen = iter(own.T)
     return [

@@ -11,7 +11,7 @@ import numpy as np
 from ..calibration.promises import ALL_PIXELS
 from ..images.checks import check_same_shape, check_values
 from ..images.ends import Interval, check_labels, trusted_band
-from ..images.library import Array, as_array, current_runner, differ_in_size, library_of, over_images, rows_of
+from ..images.library import Array, as_array, current_runner, over_images, rows_of
 from ..images.measure import open_ends
 from ..images.regions import place_of, region_rows
 
@@ -77,9 +77,8 @@ def structures_of(
         return found
 
     arrays = (truth, interval.lower, interval.upper, labels, *(values for _, values in named.values()))
-    reads = [x for x in arrays if library_of(x) or differ_in_size(x)]
     sums: dict[str | int, list[Array]] = {}
-    for part in over_images(work, truth, current_runner(), reads):
+    for part in over_images(work, truth, current_runner(), arrays):
         for name, rows in part.items():
             sums.setdefault(name, []).append(rows)
     titles: dict[str | int, str] = {name: name for name in (ALL_PIXELS, *named)}

@@ -44,14 +44,14 @@ def ratio_interval(top: Array, bottom: Array, level: float) -> tuple[float, floa
     return min(low, value), max(high, value)
 
 
-def mean_interval(values: Array, level: float) -> tuple[float, float]:
-    """Both ends for the mean of values in [0, 1] of independent units: (units,)."""
-    return ratio_interval(values, np.ones(len(values)), level)
-
-
 def _least_beaten(top: Array, bottom: Array, failure_prob: float, steady: Array) -> float:
     """The least ratio that bets reject, rounded upward; 1 where there is none."""
     return bisect(lambda ratio: rejects_ratio(top, bottom, ratio, failure_prob, steady), 0.0, 1.0, width=_FINE)
+
+
+def mean_interval(values: Array, level: float) -> tuple[float, float]:
+    """Both ends for the mean of values in [0, 1] of independent units: (units,)."""
+    return ratio_interval(values, np.ones(len(values)), level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,7 @@ class EvaluationUnits:
         if not isfinite(self.span) or not self.span:
             return nan, nan
         if lengths.max() > self.span * (1 + 1e-3):  # ends are rounded outward
-            raise ValueError(
-                f"the intervals of a unit have a mean length of {lengths.max():g}, but limits are {self.span:g} apart; "
-                "give the limits between which all ends lie, or none"
-            )
+            raise ValueError(f"mean length is {lengths.max():g}, but limits are {self.span:g} apart; give wider ones")
         low, high = self.ends(lengths / self.span)
         return self.span * low, self.span * high
 

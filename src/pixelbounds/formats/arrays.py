@@ -89,17 +89,13 @@ class Reading:
         seen = self
         if measure is not None:
             if self.measure is not None and not self.measure.same_as(measure):
-                raise ValueError(
-                    f"{_option(self.measure)} is asked for, but {whose} has {_option(measure)} ({measure}): leave it "
-                    "out, and that one is taken"
-                )
+                asked, has = _option(self.measure), f"{_option(measure)} ({measure})"
+                raise ValueError(f"{asked} is asked for, but {whose} has {has}: leave it out")
             seen = replace(seen, window=measure.window, raw=measure.window is None)
         if limits is not None:
             if self.limits is not None and tuple(self.limits) != tuple(limits):
-                raise ValueError(
-                    f"--limits {_in_words(self.limits)} is asked for, but {whose} has the limits {_in_words(limits)}: "
-                    "leave --limits out, and those are taken"
-                )
+                asked, has = _in_words(self.limits), _in_words(limits)
+                raise ValueError(f"--limits {asked} is asked for, but {whose} has the limits {has}: leave it out")
             seen = replace(seen, limits=limits)
         return seen
 
@@ -178,10 +174,7 @@ def _held(file: Any, name: str, size: int) -> int:
     if dtype.hasobject:
         raise FormatError(f"{name} holds Python objects, and nothing is ever unpickled; save it as numbers")
     if prod(shape) * dtype.itemsize > held:
-        raise FormatError(
-            f"{name} was cut short: it declares {dtype} of shape {shape}, {prod(shape) * dtype.itemsize} bytes, and "
-            f"holds {held}; copy or write it again"
-        )
+        raise FormatError(f"{name} was cut short: it declares {dtype} {shape} and holds {held} bytes; write it again")
     return held
 
 
@@ -288,19 +281,15 @@ def checked(x: Any, name: str, reading: Reading) -> Any:
     """A zarr array whose missing chunks are errors, or, where that is asked for, hold the fill value."""
     if library_of(x) != "zarr":
         return x
-    if reading.skip_bad:
-        return guarded(x)
-    missing = x.nchunks - x.nchunks_initialized
+    missing = 0 if reading.skip_bad else x.nchunks - x.nchunks_initialized
     if missing and not reading.fill_missing:
         raise ValueError(
-            f"{name} was not finished: {missing} of {x.nchunks} chunks are not there, the first of them "
-            f"{first_missing(x)}; write it again, skip its images with --skip-bad, or, where zarr left chunks out "
-            "because they hold only the fill value, say --fill-missing"
+            f"{name} was not finished: {missing} of {x.nchunks} chunks are not there, first {first_missing(x)}; write "
+            "it again, leave its images out with --skip-bad, or fill them with --fill-missing"
         )
     if missing:
         warnings.warn(f"{name}: {missing} of {x.nchunks} chunks are not there and read as {x.fill_value}", stacklevel=2)
-        return guarded(x, fill=True)
-    return guarded(x)
+    return guarded(x, fill=bool(missing))
 
 
 def check_not_half(arrays: Mapping[str, Any], path: Path) -> None:
@@ -310,8 +299,8 @@ def check_not_half(arrays: Mapping[str, Any], path: Path) -> None:
     if held and not {"lower", "upper"} <= arrays.keys():
         lacking = " and ".join(name for name in ("lower", "upper") if name not in arrays)
         raise ValueError(
-            f"{path} holds {' and '.join(held)}, but no {lacking}: half a band, and no samples; write it again, or, "
-            f"where {held[0]} does hold samples (n, m, *pixels), say --key {held[0]}"
+            f"{path} holds {' and '.join(held)}, but no {lacking}: half a band; write it again, or, of samples, say "
+            f"--key {held[0]}"
         )
 
 
@@ -329,12 +318,8 @@ def sets_at(path: FilePath, reading: Reading, key: str | None = None) -> dict[st
     """The sets of images of different sizes in a store; a `key` must be among them."""
     if reading.skip_bad:
         raise ValueError(f"{path} holds images of different sizes, of which none can be skipped; leave --skip-bad out")
-    try:
+    with format_errors(f"{path} is no whole set of images", "write it again"):
         sets = dict(read_ragged(path, lambda x: guarded(check_declared(x, f"{path}/{x.path}"))))
-    except ValueError:
-        raise
-    except Exception as error:  # zarr raises what it likes
-        raise ValueError(f"{path} is no whole set of images ({error}); write it again") from error
     if key is not None and key not in sets:
         raise ValueError(f"{path} holds the sets {', '.join(sets)}, and no {key!r}; name one of them")
     return sets
@@ -370,9 +355,7 @@ def source_of(path: Path) -> Source:
     except FormatError:
         raise
     except ValueError as error:
-        raise ValueError(
-            f"{path} says in {SOURCE!r} how its band was made, but not in JSON; write json.dumps(source.state())"
-        ) from error
+        raise ValueError(f"{path}: {SOURCE!r} is not in JSON; write json.dumps(source.state())") from error
     return Source() if stated is None else Source.from_state(stated)
 
 

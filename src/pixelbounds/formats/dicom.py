@@ -211,9 +211,9 @@ def _sorted(series: list[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
             raise FormatError(f"{a} and {b} lie at the same place, {place[a]:g} mm; keep one, or part them into series")
     for step, a, b in steps:
         if step > _GAP * spacing:
+            few = max(1, round(step / spacing) - 1)
             raise FormatError(
-                f"slices are missing between {a} at {place[a]:g} mm and {b} at {place[b]:g} mm: the spacing is "
-                f"{spacing:g} mm; bring the {max(1, round(step / spacing) - 1)} missing, or read the parts apart"
+                f"slices are missing between {a} and {b}, {step:g} mm apart: bring {few}, or part the series"
             )
     return series
 

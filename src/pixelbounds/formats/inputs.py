@@ -53,7 +53,7 @@ from .label_maps import open_masks
 from .maps import maps_of, measure_of_maps, written_scans
 from .nifti import NIFTI_SUFFIXES
 from .opener import open_images
-from .scans import Images, check_patients, patients_digest
+from .scans import Images, check_patients, format_errors, patients_digest
 
 EACH = "each"  # units: every image is its own
 INDEPENDENT = (
@@ -94,10 +94,8 @@ def open_units(images: Images, reading: Reading) -> Array | None:
     if path.suffix == ".npy":
         units = np.asarray(Arrays(path)[""])
     else:
-        try:
+        with format_errors(f"{path} is no text", "give one unit per line, or an .npy file"):
             units = np.array([line.strip() for line in path.read_text().splitlines() if line.strip()])
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is no text; give one unit per line, or an .npy file") from error
     if units.shape != (len(images),):
         raise ValueError(f"{path} holds {len(units)} units for {len(images)} images; give one per image")
     return units
@@ -128,9 +126,7 @@ class Bands:
     @property
     def reads(self) -> list[Any]:
         """The arrays in which the band lies."""
-        if self.band is None:
-            return [self.samples]
-        return self.band.arrays
+        return [self.samples] if self.band is None else self.band.arrays
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -167,8 +163,7 @@ class Bands:
         return self.shape[0]
 
     def __getitem__(self, images: slice) -> Band:
-        band, _ = self.reader()(*images.indices(len(self))[:2])
-        return band
+        return self.reader()(*images.indices(len(self))[:2])[0]
 
     def reader(self, *, input_hash: bool = False) -> Callable[[int, int], tuple[Band, list[Array]]]:
         """Returns the band of images start..stop in NumPy; with `input_hash` also digests (n,) of each of `reads`."""
@@ -222,9 +217,7 @@ def open_bands(
     about = stated_by(path)
     maps = path.is_dir() and not is_store(path) and measure_of_maps(path) is not None
     if about.get("kind") == "interval" or maps:
-        raise ValueError(
-            f"{path} holds intervals, calibrated already; give their bands (or evaluate without --calibration)"
-        )
+        raise ValueError(f"{path} holds intervals: give their bands (or evaluate without --calibration)")
     if about.get("kind") == "bands":
         check_not_half(Arrays(path), path)
         band, there = open_stored(path)
@@ -271,22 +264,17 @@ def check_pair(images: Images, bands: Bands, reading: Reading) -> None:
     truth = images.pixels
     if bands.ragged != differ_in_size(truth):
         one, other = ("bands", "truth") if bands.ragged else ("truth", "bands")
-        raise ValueError(
-            f"the {one} may differ in size (a store of values and shapes), but the {other} lie in one array; write "
-            "both with pixelbounds.images.ragged.write_ragged, or both as arrays"
-        )
+        raise ValueError(f"the {one} may differ in size, but the {other} lie in one array; write both alike")
     if bands.band is None and _are_swapped(truth, bands.samples):
+        shapes = f"{tuple(truth.shape)} and {tuple(bands.samples.shape)}"
         raise ValueError(
-            f"the truth has shape {tuple(truth.shape)} and the samples {tuple(bands.samples.shape)}: they seem to be "
-            "swapped; give the truth (n, *pixels) first, then samples (n, m, *pixels)"
+            f"truth and samples have shapes {shapes}: they seem to be swapped; give the truth (n, *pixels) first"
         )
     if bands.shape != tuple(truth.shape):
         made = f", made of samples of shape {tuple(bands.samples.shape)}" if bands.band is None else ""
         made += ", which is the truth's: one image each" if made and bands.samples.shape == truth.shape else ""
-        raise ValueError(
-            f"the bands have shape {bands.shape}{made}, but the truth has shape {tuple(truth.shape)}; they must "
-            f"agree: {SHAPES}"
-        )
+        wanted = tuple(truth.shape)
+        raise ValueError(f"the bands have shape {bands.shape}{made}, but the truth has shape {wanted}: give {SHAPES}")
     for image, (ours, theirs) in enumerate(zip(bands.shapes, truth.shapes, strict=True) if bands.ragged else ()):
         if ours != theirs:
             raise ValueError(f"the band of image {image} has shape {ours}, but its truth has {theirs}; they must agree")
@@ -323,10 +311,8 @@ def _of_kept_samples(run: Run, reading: Reading, limits: Limits | None, known: d
     """The band of any miscoverage of the samples that a run kept; these were rounded: it is a kind of its own."""
     level: Any = run.about.get("miscoverage") if reading.miscoverage is None else reading.miscoverage
     if "samples" not in known or reading.kind not in (None, "calibrated", KEPT):
-        raise ValueError(
-            f"miscoverage is {level}, but {run.path} was drawn with {run.about.get('miscoverage')} and kept no samples"
-            "; leave it out, or draw with --keep-samples"
-        )
+        drawn = run.about.get("miscoverage")
+        raise ValueError(f"{run.path} has miscoverage {drawn} and kept no samples: leave it out, or use --keep-samples")
     calibrated_ranks(int(known["samples"].shape[1]), level)  # there must be enough
     source = replace(run.source("calibrated"), kind=f"calibrated quantiles of {KEPT} samples", miscoverage=level)
     return Bands(
@@ -361,8 +347,9 @@ def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:
     if path.name.endswith(NIFTI_SUFFIXES) and not path.exists():  # written as NAME_lower.nii.gz and so on
         files = {part: maps_of(path, part) for part in ("lower", "upper")}
         if files["lower"] and len(files["lower"]) == len(files["upper"]):
-            ends = {part: _together(scans, reading) for part, scans in files.items()}
-            return Interval(ends["lower"], ends["upper"], measure=measure_of_maps(path))
+            read = ([open_images(x, window=reading.mapping).pixels for x in scans] for scans in files.values())
+            lower, upper = map(np.concatenate, read)
+            return Interval(lower, upper, measure=measure_of_maps(path))
     path = existing(path, "intervals: a file or folder with lower and upper of shape (n, *pixels)")
     if path.is_dir() and not is_store(path):
         parts = folder_parts(path, reading)
@@ -370,9 +357,7 @@ def open_interval(path: FilePath, reading: Reading = Reading()) -> Interval:
     arrays = parts_at(path, reading)
     if not {"lower", "upper"} <= arrays.keys():
         held = ", ".join(name or "one array" for name in arrays)
-        raise ValueError(
-            f"{path} holds {held}, not lower and upper; give intervals, or bands and the calibration (--calibration)"
-        )
+        raise ValueError(f"{path} holds {held}, not lower and upper; give intervals, or bands and --calibration")
     state = stated_by(path).get("measure")
     return Interval(arrays["lower"], arrays["upper"], measure=None if state is None else Measure.from_state(state))
 
@@ -381,7 +366,3 @@ def open_marks(path: FilePath, n: int) -> Array:
     """Which images a store of intervals has, (n,) bool: all but those that were skipped."""
     node = Arrays(path) if stated_by(path) else {}
     return np.asarray(node[MARKS][:]) != BAD if MARKS in node else np.ones(n, bool)
-
-
-def _together(files: list[Path], reading: Reading) -> Array:
-    return np.concatenate([open_images(file, window=reading.mapping).pixels for file in files])

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..images.checks import check_same_shape
 from ..images.library import Array, differ_in_size, library_of, to_numpy
 from ..images.regions import region_as_read
 from .arrays import ARRAY_SUFFIXES, FilePath, Reading, existing, is_ragged, is_store, only, parts_at
@@ -105,15 +106,12 @@ def _member_of(path: Path) -> tuple[Path, str | None]:
 
 
 def _check_shape(path: Path, values: Any, truth: Any) -> None:
-    remedy = "a map is never resized: bring it to the grid of the truth, one number for each image and pixel"
-    if differ_in_size(values) and differ_in_size(truth):
-        for image, (ours, theirs) in enumerate(zip(values.shapes, truth.shapes, strict=False)):
-            if ours != theirs:
-                raise ValueError(f"{path}: image {image} has shape {ours}, but its truth has {theirs}; {remedy}")
-    shape, wanted = tuple(int(x) for x in values.shape), tuple(int(x) for x in truth.shape)
-    whole_images = shape == wanted[:1] and not differ_in_size(values)
-    if not whole_images and (shape != wanted or differ_in_size(values) != differ_in_size(truth)):
-        raise ValueError(f"{path} holds a map of shape {shape}, but the truth has {wanted}; {remedy}")
+    if tuple(values.shape) == tuple(truth.shape[:1]) and not differ_in_size(values):
+        return  # a number for each image
+    try:
+        check_same_shape(truth=truth, map=values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; a map is never resized: bring it to the grid of the truth") from error
 
 
 def _check_files(path: Path, maps: Images, images: Images) -> None:
@@ -128,10 +126,8 @@ def _check_files(path: Path, maps: Images, images: Images) -> None:
         return
     for one, other in zip(maps.geometry.scans, images.geometry.scans, strict=False):
         if one.stop != other.stop:
-            raise ValueError(
-                f"{path}: {one.name} has {one.stop - one.start} slices, but its image {other.name} has "
-                f"{other.stop - other.start}; a map is never resized: bring it to the grid of the image"
-            )
+            counts = f"{one.stop - one.start} slices, but its image {other.name} has {other.stop - other.start}"
+            raise ValueError(f"{path}: {one.name} has {counts}; bring it to the grid of the image")
         corner = np.array([one.stop - one.start - 1, one.plane[0] - 1, one.plane[1] - 1, 1.0])
         apart = np.abs(np.stack([(one.affine - other.affine) @ at for at in (corner, [0, 0, 0, 1.0])])).max()
         if apart > _APART:
@@ -177,8 +173,8 @@ def _inside(path: str, labels: tuple[int, ...], numbers: Array) -> Array:
         return np.isin(numbers, labels)
     if numbers.dtype != bool and not np.isin(numbers, _IN_A_MASK).all():
         odd = numbers[~np.isin(numbers, _IN_A_MASK)].flat[0]
+        label = max(1, int(odd)) if np.isfinite(odd) else 1
         raise ValueError(
-            f"{path} holds {odd:g}, so it is no mask of 0 and 1; of a label map say which label is "
-            f"meant, such as {path}:{max(1, int(odd)) if np.isfinite(odd) else 1}"
+            f"{path} holds {odd:g}, so it is no mask; of a label map say which label, such as {path}:{label}"
         )
     return numbers != 0

@@ -24,7 +24,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,23 +97,16 @@ def write_interval(
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
     parametric = parametric or report is not None
     if parametric and path.suffix:
-        raise ValueError(
-            f"{path} is one file, and Parametric Maps lie in a folder of DICOM; name a folder without ending"
-        )
+        raise ValueError(f"{path} is one file, and Parametric Maps lie in a folder; name one without ending")
     stated = provenance_of(about) if isinstance(about, Calibration) else about or {}
     shown = _Shown(interval, stated, masks or {}, like, identifiers)
     if path.suffix in (".zarr", ".npz"):
         return (_write_zarr if path.suffix == ".zarr" else _write_npz)(path, shown, labels)
     nifti = path.name.endswith(NIFTI_SUFFIXES)
     if path.suffix and not nifti and not path.is_dir():
-        raise ValueError(
-            f"{path} is of no known kind; end it in {', '.join(INTERVAL_SUFFIXES)}, or name a folder for DICOM"
-        )
+        raise ValueError(f"{path} is of no known kind; end it in {', '.join(INTERVAL_SUFFIXES)}, or name a folder")
     if like is None or like.geometry is None:
-        raise ValueError(
-            f"{path} needs to know where the images lie; read them from NIfTI or DICOM and give them as like, "
-            "or write .zarr or .npz"
-        )
+        raise ValueError(f"{path} needs the place of the images: give like, read from NIfTI or DICOM, or write .npz")
     return _write_nifti(path, shown, who) if nifti else _write_dicom(path, shown, parametric, report)
 
 
@@ -141,7 +134,7 @@ def provenance_of(calibration: Calibration) -> dict[str, Any]:
     measure, bounded = calibration.measure, all(map(math.isfinite, calibration.limits))
     return {
         "guarantee": calibration.guarantee, "risk_level": calibration.risk_level,
-        "claim": StoredGuarantee.of(calibration).state(), "limits": calibration.limits if bounded else None,
+        "claim": asdict(StoredGuarantee.of(calibration)), "limits": calibration.limits if bounded else None,
         "measure": None if measure is None else measure.state(),
         "calibration": hashlib.sha256(calibration.to_bytes()).hexdigest(), "source": str(calibration.record.source),
         "version": VERSION,

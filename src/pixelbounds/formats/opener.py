@@ -114,10 +114,10 @@ def check_not_read(target: Path, inputs: Sequence[FilePath | None]) -> None:
     place, there = target.resolve(), target.exists()
     for given in (x for x in inputs if x is not None and Path(x).exists()):
         source = Path(given).resolve()
-        if place == source or (there and place.samefile(source)):
-            raise FileExistsError(f"{target} is {given}, which is read: it would be lost; choose another name")
-        if place in source.parents and there:
-            raise FileExistsError(f"{target} holds {given}, which is read: it would be lost; choose another name")
+        same = place == source or (there and place.samefile(source))
+        if same or (place in source.parents and there):
+            how = "is" if same else "holds"
+            raise FileExistsError(f"{target} {how} {given}, which is read: it would be lost; choose another name")
         a_part = is_store(source) or (there and not place.name.endswith(_NO_IMAGES))
         if source in place.parents and a_part:
             raise FileExistsError(f"{target} is a part of {given}, which is read; choose another name")

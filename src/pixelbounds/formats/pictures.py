@@ -80,9 +80,7 @@ def pages(source: Any, name: str, unpack: Callable[[Any], Array] | None = None) 
         frames = getattr(picture, "n_frames", 1)
         several = picture.format == "TIFF" and frames > 1
         if frames > 1 and not several:
-            raise FormatError(
-                f"{name} is animated ({frames} frames); save its frames as pictures, or as pages of a TIFF"
-            )
+            raise FormatError(f"{name} is animated ({frames} frames); save its frames as pictures")
         for page, frame in enumerate(ImageSequence.Iterator(picture) if several else [picture]):
             width, height = frame.size
             check_allowed(width * height * _PER_PIXEL.get(frame.mode, 4), f"{name} unpacks")

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
@@ -20,6 +20,7 @@ import numpy as np
 
 from ..execution.runner import current
 from ..images.checks import check_number
+from ..images.foreign import optional_module
 from ..images.library import Array
 from ..images.measure import Measure
 from ..storage.chunks import check_array
@@ -132,10 +133,8 @@ def check_patients(what: str, images: Images, patients: str | None, other: str =
     """Images are of the patients that a digest stands for, in their order, as far as both are known."""
     digest = patients_digest(images)
     if digest is not None and patients is not None and digest != patients:
-        raise FormatError(
-            f"{what} and {other} are not of the same patients, slice by slice: PatientIDs, in order, differ. Give both "
-            f"of the same slices, or make {other} again; where only names differ, say who is who with --units FILE"
-        )
+        said = f"{what} and {other} are not of the same patients, by their PatientIDs"
+        raise FormatError(f"{said}; give both of the same slices, or say who is who with --units FILE")
 
 
 class FormatError(ValueError):
@@ -180,14 +179,7 @@ def check_declared(x: Any, name: str) -> Any:
         raise FormatError(str(error)) from error
 
 
-def needed(module: str) -> Any:
-    """An optional module, or an error that says how to install it."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{module} is not installed; pip install 'pixelbounds[medical]'", name=error.name
-        ) from error
+needed = partial(optional_module, remedy="pip install 'pixelbounds[medical]'")
 
 
 def slice_name(scan: str, number: int) -> str:

@@ -27,12 +27,11 @@ def is_segmentation(path: Path) -> bool:
     """Whether a path is a DICOM segmentation, or a folder of nothing else."""
     if path.name.endswith(NIFTI_SUFFIXES) or not path.exists() or (path.is_file() and not is_dicom(path)):
         return False
-    files = dicom_files(path)
-    if not files:
-        return False
     try:
         read = needed("pydicom").dcmread
-        return all(str(read(x, specific_tags=["SOPClassUID"]).get("SOPClassUID")) in _KINDS for x in files[:1])
+        return any(
+            str(read(x, specific_tags=["SOPClassUID"]).get("SOPClassUID")) in _KINDS for x in dicom_files(path)[:1]
+        )
     except Exception:  # no DICOM, of which its reader will tell
         return False
 
@@ -40,10 +39,7 @@ def is_segmentation(path: Path) -> bool:
 def read_segmentation(path: Path, images: Images | None) -> Array:
     """Labels (n, h, w) of images, the number of the segment at each pixel and 0 elsewhere: a file, or one per scan."""
     if images is None or images.geometry is None:
-        raise FormatError(
-            f"{path} is a DICOM segmentation, which says where in a patient its voxels lie: give the images that it "
-            "was drawn on as DICOM or NIfTI (--like, at apply), or the labels as an array"
-        )
+        raise FormatError(f"{path} is a DICOM segmentation: give the images it was drawn on (--like), or an array")
     scans = images.geometry.scans
     check_allowed(4 * prod(images.pixels.shape), f"{path} unpacks")
     labels = np.zeros(images.pixels.shape, np.int32)
@@ -75,9 +71,7 @@ def _opened(file: Path) -> Any:
         data = needed("pydicom").dcmread(file)
         size = int(data.NumberOfFrames) * int(data.Rows) * int(data.Columns)
     if str(data.get("SOPClassUID")) not in _KINDS:
-        raise FormatError(
-            f"{file} is no DICOM segmentation, as others beside it are; give a folder that holds one kind"
-        )
+        raise FormatError(f"{file} is no DICOM segmentation; give a folder that holds one kind")
     check_allowed(size, f"{file} unpacks")
     check_frames(file, data)
     return data
@@ -94,10 +88,7 @@ def _scan_of(file: Path, data: Any, scans: tuple[Scan, ...]) -> Scan:
     for fitting in ([x for x in scans if x.name in series], by_frame, named):
         if len(fitting) == 1:
             return fitting[0]
-    raise FormatError(
-        f"{file}: it does not say which of {len(scans)} scans it was drawn on; name it as its scan, or give scans and "
-        "segmentations one by one"
-    )
+    raise FormatError(f"{file}: it does not say which of {len(scans)} scans it was drawn on; name it as its scan")
 
 
 def _lay(file: Path, data: Any, scan: Scan, labels: Array) -> None:
@@ -116,9 +107,9 @@ def _lay(file: Path, data: Any, scan: Scan, labels: Array) -> None:
         both = (before != 0) & (new != 0) & (before != new)
         if both.any():
             one, other = int(before[both][0]), int(new[both][0])
+            count = int(both.sum())
             raise FormatError(
-                f"{file}: segments {one} and {other} overlap at {int(both.sum())} voxels of a slice, and a pixel has "
-                "one label; export them apart, one file each"
+                f"{file}: segments {one} and {other} overlap at {count} voxels of a slice; export them apart"
             )
         labels[at] = np.where(new != 0, new, before)
 
@@ -153,10 +144,7 @@ def _where(file: Path, k: int, affine: Array, scan: Scan, shape: tuple[int, ...]
     whole = np.rint(exact).astype(int)
     apart = np.abs(exact - whole) @ [shape[0] - 1, shape[1] - 1, 1]
     if apart.max() > _OFF or (np.abs(whole[:, :2]).sum(axis=0) != 1).any() or whole[0, :2].any():
-        raise FormatError(
-            f"{file}: frame {k} does not lie on the voxels of the scan {scan.name}: a segmentation is never resampled; "
-            "draw or export it on the grid of these images"
-        )
+        raise FormatError(f"{file}: frame {k} does not lie on the voxels of {scan.name}; export it on their grid")
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     at = [down * rows + across * columns + start for down, across, start in whole]
     size = (scan.stop - scan.start, *scan.plane)

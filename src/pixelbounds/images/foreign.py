@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +25,17 @@ _IMAGE = "image"
 _USUAL = {1: ("value",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of pixel axes that nobody named
 
 _FILL = "fill what is masked and leave it out of the promise, within=~mask"
+
+
+def optional_module(name: str, remedy: str) -> Any:
+    """A module that need not be installed, or an error that says how it is."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{name} is not installed; {remedy}", name=error.name) from error
+
+
+_xarray = partial(optional_module, "xarray", "pip install xarray")
 
 
 def as_plain_array(x: Any, name: str) -> Any:
@@ -204,10 +216,3 @@ def parts_of(dataset: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
 
 def _names(axes: int) -> tuple[str, ...]:
     return (_IMAGE, *_USUAL.get(axes - 1, tuple(f"axis_{i}" for i in range(1, axes))))
-
-
-def _xarray() -> Any:
-    try:
-        return import_module("xarray")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("xarray is not installed; pip install xarray", name="xarray") from error

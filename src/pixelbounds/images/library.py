@@ -321,6 +321,7 @@ def over_images(
     """`function(start, stop)` over blocks of images of one size, in order."""
     n = int(images.shape[0])
     block = block_of(int(sizes_of(images).mean()), n)
+    reads = [x for x in reads if library_of(x) or differ_in_size(x)]
 
     def work(start: int, stop: int) -> list[T]:
         return [function(run[0], run[-1] + 1) for run in alike(images, range(start, stop))]

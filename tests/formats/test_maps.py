@@ -204,7 +204,7 @@ def test_a_full_disk_leaves_no_broken_output(tmp_path, name, earlier):
 
 def test_what_cannot_be_written_is_said_first(tmp_path, plain):
     interval = around(plain)
-    with pytest.raises(ValueError, match="give them as like"):
+    with pytest.raises(ValueError, match="needs the place of the images"):
         write_interval(tmp_path / "x.nii.gz", interval, like=plain)
     with pytest.raises(ValueError, match=r"end it in .zarr"):
         write_interval(tmp_path / "x.tiff", interval)

@@ -177,7 +177,7 @@ def test_a_missing_slice_is_named(tmp_path, missing):
     files = write_dicom(tmp_path, VALUES)
     files[missing].unlink()
     below, above = files[missing - 1].name, files[missing + 1].name
-    with pytest.raises(ValueError, match=rf"missing between .*{below} at .*{above} at .* the 1 missing"):
+    with pytest.raises(ValueError, match=rf"missing between .*{below} and .*{above}, .* mm apart: bring 1"):
         open_images(tmp_path)
 
 

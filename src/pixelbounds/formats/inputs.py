@@ -217,7 +217,7 @@ def open_bands(
     about = stated_by(path)
     maps = path.is_dir() and not is_store(path) and measure_of_maps(path) is not None
     if about.get("kind") == "interval" or maps:
-        raise ValueError(f"{path} holds intervals: give their bands (or evaluate without --calibration)")
+        raise ValueError(f"{path} holds intervals, calibrated already: give their bands, or leave --calibration out")
     if about.get("kind") == "bands":
         check_not_half(Arrays(path), path)
         band, there = open_stored(path)

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,11 +57,11 @@ def running_archive(folder: Path, **settings: Any):
     with (folder / "orthanc.log").open("wb") as log:
         process = subprocess.Popen(["Orthanc", str(folder / "orthanc.json")], stdout=log, stderr=log)
         try:
-            for _ in range(100):
+            for _ in range(600):  # both ports, of which the DICOM one comes last
                 try:
-                    archive.ask("system")
-                    break
-                except urllib.error.HTTPError:  # it is up, and wants a password
+                    with suppress(urllib.error.HTTPError):  # it is up, and wants a password
+                        archive.ask("system")
+                    socket.create_connection(("127.0.0.1", archive.dicom_port)).close()
                     break
                 except OSError:
                     time.sleep(0.1)

@@ -215,7 +215,7 @@ def test_what_is_declared_is_imported():
 @pytest.mark.parametrize("folder", ["tests", "benchmarks", "pages", "reproduce", "examples"])
 def test_what_tests_benchmarks_and_pages_import_is_declared(folder):
     installed = (ROOT / "Makefile").read_text().partition("\nadapters:")[2].partition("\nbench:")[0]
-    declared = FOR_USERS | FOR_US | (set(installed.split()) if folder == "reproduce" else set())
+    declared = FOR_USERS | FOR_US | (set(installed.split()) if folder in ("reproduce", "examples") else set())
     missing = {name: files for name, files in from_elsewhere(folder).items() if name not in declared}
     assert not missing, (
         f"imported in {folder}, but not declared in pyproject.toml (for these: the extra test, dev or docs): {missing}"

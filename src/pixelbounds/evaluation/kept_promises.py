@@ -38,11 +38,9 @@ def promises_seen(
         raise ValueError(f"certified were {names}, and these are others; give the same promises in the same order")
     losses, sizes = losses_of_images(targets, truth, interval, regions, runner)
     at_once = 1 - (1 - units.level) / len(targets)
-    seen = []
-    for j, (target, loss) in enumerate(zip(targets, losses, strict=True)):
-        most = certified[j].most if certified else float(target.max_images if target.weighting == "images" else 0)
-        seen.append(_seen(target, loss, sizes, units, most, at_once))
-    return tuple(seen)
+    caps = [x.most for x in certified] or [float(x.max_images if x.weighting == "images" else 0) for x in targets]
+    each = zip(targets, losses, caps, strict=True)
+    return tuple(_seen(target, loss, sizes, units, most, at_once) for target, loss, most in each)
 
 
 def losses_of_images(

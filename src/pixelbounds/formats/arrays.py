@@ -294,8 +294,7 @@ def checked(x: Any, name: str, reading: Reading) -> Any:
 
 def check_not_half(arrays: Mapping[str, Any], path: Path) -> None:
     """One end of a band, or a set of marks, is never taken for samples."""
-    parts = {"lower", "upper", "centre", "length"}
-    held = sorted(parts & arrays.keys())
+    held = sorted({"lower", "upper", "centre", "length"} & arrays.keys())
     if held and not {"lower", "upper"} <= arrays.keys():
         lacking = " and ".join(name for name in ("lower", "upper") if name not in arrays)
         raise ValueError(

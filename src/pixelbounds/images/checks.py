@@ -50,9 +50,6 @@ def numbered(first: int) -> Iterator[None]:
         raise error.further(first) from error
 
 
-# ---------------------------------------------------------------- settings
-
-
 def check_number(value: Any, name: str) -> float:
     """A finite real number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
@@ -135,9 +132,6 @@ def check_generator(seed: Any, name: str = "seed") -> np.random.Generator:
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(check_count(seed, name, least=0))
-
-
-# ---------------------------------------------------------------- images
 
 
 def check_unit_name(name: Any) -> str:

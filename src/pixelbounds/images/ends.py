@@ -109,9 +109,7 @@ class Band(_Ends):
         if not {"lower", "upper"} <= parts.keys():
             raise TypeError("a Band needs both lower and upper; give two arrays of shape (n, *pixels)")
         check_same_shape(**parts)
-        object.__setattr__(self, "source", source_from(self.source))
-        for name, x in parts.items():
-            object.__setattr__(self, name, x)
+        vars(self).update(parts, source=source_from(self.source))
         if all(in_memory(x) for x in parts.values()):
             for _ in over_images(self.rows, self.lower, Runner()):
                 pass
@@ -140,10 +138,8 @@ class Band(_Ends):
 
     def map(self, function: Callable[[Any], Any], *, checked: bool = False) -> Band:
         """The band with a function applied to each of its arrays; `checked`: the result needs no further check."""
-        centre = None if self.centre is None else function(self.centre)
-        if checked:
-            return trusted_band(function(self.lower), function(self.upper), centre, self.source, self.family)
-        return Band(function(self.lower), function(self.upper), centre, self.source, family=self.family)
+        parts = {name: function(x) for name, x in self.parts.items()}
+        return (trusted_band if checked else Band)(**parts, source=self.source, family=self.family)
 
     def with_family(self, family: Any) -> Band:
         """The same band, which widens as another family does."""
@@ -182,10 +178,8 @@ def one_band(band: Any) -> Band:
             raise ValueError(
                 f"bands of one set must have one source, and all or none a centre; these are of {'; '.join(sources)}"
             )
-        lower = joined([part.lower for part in band])
-        upper = joined([part.upper for part in band])
-        centre = None if band[0].centre is None else joined([part.centre for part in band])
-        return Band(lower, upper, centre, band[0].source, family=band[0].family)
+        parts = {name: joined([part.parts[name] for part in band]) for name in band[0].parts}
+        return Band(**parts, source=band[0].source, family=band[0].family)
     if not isinstance(band, Band):
         raise TypeError(f"band is a {type(band).__name__}; wrap your bounds as pixelbounds.Band(lower, upper)")
     return band
@@ -209,12 +203,12 @@ class Interval(_Ends):
     limits: Limits | None = None
 
     def __post_init__(self) -> None:
+        given = {"interval.lower": self.lower, "interval.upper": self.upper}
         if self.axes is None and not is_plain(self.lower):
-            given = {f"interval.{name}": getattr(self, name) for name in ("lower", "upper")}
             object.__setattr__(self, "axes", axes_together(given))
-        for name in ("lower", "upper"):
-            object.__setattr__(self, name, as_array(getattr(self, name), f"interval.{name}"))
-        check_same_shape(lower=self.lower, upper=self.upper)
+        parts = {name.removeprefix("interval."): as_array(x, name) for name, x in given.items()}
+        check_same_shape(**parts)
+        vars(self).update(parts)
 
     def _repr_html_(self) -> str:
         return self._html("Interval, calibrated", "length")

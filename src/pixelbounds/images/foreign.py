@@ -92,19 +92,14 @@ def refuse_masked(x: Any, name: str) -> None:
 
 
 def _values(x: Any, name: str) -> Any:
-    """What a DataArray holds: an array of NumPy or Dask."""
     if not hasattr(x, "data") or not hasattr(x, "shape"):
         raise TypeError(f"{name} is a {type(x).__name__} of xarray; give one of its variables, such as {name}['truth']")
     return x.data
 
 
 def _unit(x: Any) -> str:
-    """What an array of astropy, pint or unyt says that it measures in."""
     said = getattr(x, "unit", None)
     return str(getattr(x, "units", "") if said is None else said)
-
-
-# ---------------------------------------------------------------- names and coordinates of axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +193,9 @@ def check_axes(axes: Axes | None, x: Any, name: str) -> None:
 def dataset_of(arrays: Mapping[str, Any], axes: Axes | None, about: Mapping[str, str]) -> Any:
     """An xarray Dataset of arrays (n, *pixels) by name, with attributes; axes that nobody named are image, y, x."""
     xarray = _xarray()
-    names = axes.names if axes is not None else _names(len(next(iter(arrays.values())).shape))
+    pixels = len(next(iter(arrays.values())).shape) - 1
+    usual = (_IMAGE, *_USUAL.get(pixels, tuple(f"axis_{i}" for i in range(1, pixels + 1))))
+    names = usual if axes is None else axes.names
     variables = {name: (names, x) for name, x in arrays.items()}
     return xarray.Dataset(variables, None if axes is None else axes.coordinates.coords, dict(about))
 
@@ -212,7 +209,3 @@ def parts_of(dataset: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
         held = ", ".join(map(str, dataset.data_vars)) or "nothing"
         raise ValueError(f"dataset holds {held}, and no {' or '.join(missing)}; rename its variables")
     return {name: dataset[name] for name in wanted if name in dataset}
-
-
-def _names(axes: int) -> tuple[str, ...]:
-    return (_IMAGE, *_USUAL.get(axes - 1, tuple(f"axis_{i}" for i in range(1, axes))))

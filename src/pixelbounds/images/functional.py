@@ -61,7 +61,6 @@ def functional_values(
 
 
 def _one_by_one(images: Any, n: int, sample_axis: int | None) -> Iterator[Any]:
-    """Every image, or the samples (m, *pixels) of every image; of those in files a block is read at a time."""
     if differ_in_size(images):
         yield from (np.moveaxis(to_numpy(images[i]), (sample_axis or 1) - 1, 0) for i in range(n))
         return
@@ -77,7 +76,6 @@ def _one_by_one(images: Any, n: int, sample_axis: int | None) -> Iterator[Any]:
 
 
 def _vector(value: Any, image: int) -> Array:
-    """What a function gave for an image, as (q,) float64."""
     value = as_plain_array(value, f"what function gives for image {image}")
     found = np.asarray(to_numpy(value) if library_of(value) else value)
     if found.dtype.kind not in "biuf" or found.ndim > 1 or found.size == 0:

@@ -113,8 +113,7 @@ def rescale_uint8(images: Any, limits: tuple[float, float], name: str = "truth")
     >>> rescale_uint8(np.array([[0, 51, 255]], np.uint8), (0.0, 1.0))
     array([[0. , 0.2, 1. ]], dtype=float32)
     """
-    if not is_plain(images):
-        images = as_plain_array(images, "truth")
+    images = images if is_plain(images) else as_plain_array(images, "truth")
     if isinstance(images, Ragged):
         return images.converted(lambda x: rescale_uint8(x, limits))
     if isinstance(images, list | tuple):
@@ -175,9 +174,6 @@ def like(result: Any, template: Any) -> Any:
     import torch
 
     return torch.from_numpy(np.ascontiguousarray(result)).to(template.device)
-
-
-# ---------------------------------------------------------------- images of one size or many
 
 
 def differ_in_size(images: Any) -> bool:
@@ -278,9 +274,6 @@ def channels_first(x: Array, before: int = 0) -> Array:
 def spatial_axes(images: Any) -> list[int]:
     """Axes along which neighbours mean something: (n, *pixels); an axis of at most 4 holds channels."""
     return [axis for axis in range(1, images.ndim) if images.shape[axis] > 4]
-
-
-# ---------------------------------------------------------------- passes over blocks
 
 
 class Runner:

@@ -41,21 +41,20 @@ def first_images_html(images: Mapping[str, Any]) -> str:
 
     Those called "length" or "width" are drawn from 0 to their most, the others alike from the least to the greatest.
     """
-    shown = {name: _plane(x) for name, x in images.items() if in_memory(x)}
-    if not shown or any(x is None for x in shown.values()) or len(shown) < len(images):
+    planes = {name: _plane(x) if in_memory(x) else None for name, x in images.items()}
+    shown = {name: x for name, x in planes.items() if x is not None}
+    if not shown or len(shown) < len(images):
         return ""
-    ends = [x for name, x in shown.items() if name not in ("length", "width") and x is not None]
+    ends = [x for name, x in shown.items() if name not in ("length", "width")]
     low, high = min(float(x.min()) for x in ends), max(float(x.max()) for x in ends)
     parts = []
     for name, x in shown.items():
-        if x is not None:
-            least, most = (0.0, float(x.max())) if name in ("length", "width") else (low, high)
-            parts.append(
-                f'<figure style="display:inline-block;margin:4px"><img width="{_SIDE}" '
-                f'style="image-rendering:pixelated" '
-                f'alt="{name} of the first image" src="data:image/png;base64,{_png(x, least, most)}">'
-                f"<figcaption>{name}</figcaption></figure>"
-            )
+        least, most = (0.0, float(x.max())) if name in ("length", "width") else (low, high)
+        parts.append(
+            f'<figure style="display:inline-block;margin:4px"><img width="{_SIDE}" style="image-rendering:pixelated" '
+            f'alt="{name} of the first image" src="data:image/png;base64,{_png(x, least, most)}">'
+            f"<figcaption>{name}</figcaption></figure>"
+        )
     return "".join(parts)
 
 

@@ -123,8 +123,6 @@ class Ragged:
 
 @dataclass(frozen=True, eq=False)
 class _Flat(Sequence[Any]):
-    """Images within flat storage: where each begins, and its shape."""
-
     values: Any
     firsts: Array
     shapes: Shapes
@@ -143,8 +141,6 @@ class _Flat(Sequence[Any]):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Stored:
-    """One image within flat storage."""
-
     values: Any
     first: int
     shape: tuple[int, ...]
@@ -195,9 +191,6 @@ def flat_images(values: Any, shapes: Any) -> Ragged:
         raise ValueError(f"values have shape {tuple(values.shape)}, but the shapes make {total} pixels")
     last = np.cumsum(shapes.astype(np.int64).prod(axis=1))
     return Ragged(_Flat(values, np.append(0, last[:-1]), shapes.astype(np.int64)))
-
-
-# ---------------------------------------------------------------- stores
 
 
 def write_ragged(path: str | os.PathLike[str], parts: Mapping[str, Any]) -> None:

@@ -154,7 +154,6 @@ def otsu_thresholds(values: Array, k: int, cells: int = OTSU_CELLS) -> Array:
 
 
 def _plain(x: Any, name: str) -> Any:
-    """An array (n, *pixels) of any dtype and library, or a Ragged of a list of arrays."""
     x = as_images(x, name)
     if differ_in_size(x) or (library_of(x) and x.ndim > 1):
         return x
@@ -178,7 +177,6 @@ def _channels(image: Array) -> tuple[int, ...]:
 
 
 def _over_channels(of: Callable[[Array], Array], image: Array) -> Array:
-    """A region of the mean over the channels, in every channel."""
     channels = _channels(image)
     if not channels:
         return of(image)

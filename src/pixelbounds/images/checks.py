@@ -201,7 +201,6 @@ def check_same_shape(**arrays: Any) -> None:
 
 
 def _axis_hint(x: Any, model: Any, name: str, first: str) -> str:
-    """What to look at where a single image lacks its first axis, or a band differs in the length of one axis."""
     ours, theirs = tuple(x.shape), tuple(model.shape)
     if ours == theirs[1:]:
         return f"; a single image is {name}[None]"

@@ -37,8 +37,6 @@ _IMAGES = ("lower", "upper", "centre")
 
 
 class _Ends:
-    """What a band and an interval have in common."""
-
     lower: Any
     upper: Any
     axes: Axes | None

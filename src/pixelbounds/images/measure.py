@@ -94,14 +94,6 @@ class Measure:
         hair = 1e-6 * (self.high - self.low)  # some files hold single precision
         return isclose(self.low, other.low, abs_tol=hair) and isclose(self.high, other.high, abs_tol=hair)
 
-    def value(self, x: float) -> float:
-        """What a number between 0 and 1 stands for.
-
-        >>> Measure.of_window((400, 40)).value(0.5)
-        40.0
-        """
-        return x if self.low is None or self.high is None else self.low + (self.high - self.low) * x
-
     def state(self) -> dict[str, Any]:
         """What a file holds."""
         known = {} if self.clipped is None else {"clipped": self.clipped}

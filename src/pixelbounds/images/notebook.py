@@ -59,7 +59,6 @@ def first_images_html(images: Mapping[str, Any]) -> str:
 
 
 def _plane(images: Any) -> Array | None:
-    """What is drawn of the first image: (h, w), the middle of a volume; None where that is no picture."""
     if not len(images):
         return None
     x = rows_of(images, 0, 1)[0]

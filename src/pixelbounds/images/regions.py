@@ -161,7 +161,6 @@ def _plain(x: Any, name: str) -> Any:
 
 
 def _each(images: Any, of: Callable[[Array], Array]) -> Any:
-    """A region of every image, read one at a time: bool (n, *pixels), or a list where images differ in size."""
     found = []
     for i in range(int(images.shape[0])):
         rows = rows_of(images, i, i + 1)

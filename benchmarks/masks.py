@@ -1,22 +1,25 @@
 """Masks with a guarantee beside others: organs of the chest, and pixels that can be trusted.
 
-    python -m benchmarks.masks DATA [--steps 1200] [--draws 5] [--width 24] [--every 1]
+    python -m benchmarks.masks DATA [--steps 1200] [--organ-steps 1600] [--draws 5] [--width 24] [--every 1]
+        [--folder build/masks]
 
 DATA holds chest_128.zip and ct_64.zip. Small networks are trained on patients that are not used afterwards; each draw
-takes patients (or slices) at random to calibrate and counts on the others. Nothing of the images is written. On a slow
-machine, train for fewer steps, with fewer channels (`--width`), and take each second slice (`--every 2`).
+takes patients (or slices) at random to calibrate and counts on the others. On a slow machine, train for fewer steps,
+with fewer channels (`--width`), and take each second slice (`--every 2`). What the networks returned and each draw
+are kept in the folder, so an interrupted run resumes; of the images nothing else is written.
 
 MAPIE is installed by hand (`pip install mapie`).
 
 Organs: lung, heart and trachea jointly, at most so much of each missed (outside the outer mask) and so much of the
 background false (inside the inner mask), with probability 90%. `undecided` is the share of the image between the masks.
-  ours       `pb.segmentation_band`, one calibration for all six promises
-  margin     `pb.margin_band` with one widening: dilation and erosion by one margin
-  MAPIE      SemanticSegmentationController (RCPS), six thresholds at delta / 6 each: what a joint promise takes
+  thresholds  `pb.calibrate_masks` of probabilities
+  one path    `pb.calibrate` of the same band and promises: one path for all of them, shaped by images that fit
+  margins     `pb.calibrate_masks` of `pb.margin_band`: dilation and erosion by margins, of each organ its own
+  MAPIE       SemanticSegmentationController (RCPS), six thresholds at delta / 6 each: what a joint promise takes
 Trust: at most 10% of the pixels of a mask farther than a tolerance from the estimate.
-  ours       `pb.trust`, with probability 90% over calibration sets
-  Adame      a threshold on the band's width by conformal risk control: in expectation over calibration sets
-  Kutiel     a threshold by conformal quantiles: at most so much wrong in 90% of images, in expectation
+  ours        `pb.trust`, with probability 90% over calibration sets
+  Adame       a threshold on the band's width by conformal risk control: in expectation over calibration sets
+  Kutiel      a threshold by conformal quantiles: at most so much wrong in 90% of images, in expectation
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import io
 import json
 import time
 import zipfile
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +45,8 @@ from benchmarks.__main__ import RESULTS, machine, show
 from pixelbounds.images.library import Array
 
 ORGANS = {"trachea": 1, "heart": 2, "lung": 3}
-LEVELS = {False: (0.10, 0.05), True: (0.20, 0.10)}  # missed and false, by slice and by patient
+LEVELS = {False: (0.10, 0.05), True: (0.20, 0.15)}  # missed and false, by slice and by patient
+WEIGHTS = (1.0, 8.0, 4.0, 1.0)  # of the classes in training: few pixels are trachea or heart
 TOLERANCES = (0.05, 0.1, 0.2)
 NOISE = 0.2
 THRESHOLDS = 1 / (1 + np.exp(-np.linspace(-16, 8, 100)))  # of MAPIE: its own grid, 0 to 1 by 0.01, is coarse near 0
@@ -130,44 +135,55 @@ def mapie_masks(truth: Array, p: Array, new: Array, level: float, delta: float) 
     return np.asarray(controller.predict(new)).reshape(new.shape) > 0
 
 
-def organ_rows(masks: Array, p: Array, unit_of: Array, draws: int, by_unit: bool) -> list[dict[str, Any]]:
-    """Of each way: share between the masks, and missed and false at the most over organs, in the mean over draws."""
-    most_missed, most_false = LEVELS[by_unit]
-    sums: dict[str, list[list[float]]] = {}
-    for seed in range(draws):
-        rng = np.random.default_rng(seed)
-        some, new = halves(unit_of, rng, by_unit)
-        promises = pb.segmentation_promises(masks[some], missed=most_missed, false=most_false, names=tuple(ORGANS))
-        units = unit_of[some] if by_unit else None
-        predicted = p >= 0.5
-        ways = {
-            "ours": (pb.segmentation_band(p), "frontier"),
-            "margin": (pb.margin_band(predicted.reshape(-1, *p.shape[2:])), "rcps"),
-        }
-        for name, (band, method) in ways.items():
-            band = band.map(lambda x: x.reshape(p.shape), checked=True)
-            start = time.process_time()
-            cal = pb.calibrate(masks[some], band[some], promises=promises, method=method, units=units, seed=seed)
-            seconds = time.process_time() - start
-            interval = cal.apply(band[new])
-            row = counted(masks[new] > 0, interval.outer, interval.inner, unit_of[new], by_unit)
-            sums.setdefault(name, []).append([*row, seconds])
-        if not by_unit:  # MAPIE knows no patients
-            outer, inner = np.zeros(masks[new].shape, bool), np.zeros(masks[new].shape, bool)
-            start = time.process_time()
-            for c in range(len(ORGANS)):
-                t = masks[some, c] > 0
-                outer[:, c] = mapie_masks(t, p[some, c], p[new, c], most_missed, 0.1 / 6)
-                inner[:, c] = ~mapie_masks(~t, 1 - p[some, c], 1 - p[new, c], most_false, 0.1 / 6)
-            seconds = time.process_time() - start
-            row = counted(masks[new] > 0, outer, inner, unit_of[new], by_unit)
-            sums.setdefault("MAPIE", []).append([*row, seconds])
+def organ_draw(masks: Array, p: Array, margins: pb.Band, unit_of: Array, seed: int, by_unit: bool) -> dict[str, Array]:
+    """Of each way: share between the masks, missed and false at the most over organs, and CPU seconds."""
+    missed, false = LEVELS[by_unit]
+    some, new = halves(unit_of, np.random.default_rng(seed), by_unit)
+    truth, units, names = masks[some], unit_of[some] if by_unit else None, tuple(ORGANS)
+    band = pb.segmentation_band(p)
+
+    def thresholds(band: pb.Band) -> tuple[Array, Array]:
+        cal = pb.calibrate_masks(truth, band[some], missed=missed, false=false, names=names, units=units, seed=seed)
+        interval = cal.apply(band[new])
+        return interval.outer, interval.inner
+
+    def one_path() -> tuple[Array, Array]:
+        promises = pb.segmentation_promises(truth, missed=missed, false=false, names=names)
+        interval = pb.calibrate(truth, band[some], promises=promises, units=units, seed=seed).apply(band[new])
+        return interval.outer, interval.inner
+
+    def mapie() -> tuple[Array, Array]:
+        outer, inner = np.zeros(masks[new].shape, bool), np.zeros(masks[new].shape, bool)
+        for c in range(len(ORGANS)):
+            t = truth[:, c] > 0
+            outer[:, c] = mapie_masks(t, p[some, c], p[new, c], missed, 0.1 / 6)
+            inner[:, c] = ~mapie_masks(~t, 1 - p[some, c], 1 - p[new, c], false, 0.1 / 6)
+        return outer, inner
+
+    ways: dict[str, Callable[[], tuple[Array, Array]]] = {
+        "thresholds": lambda: thresholds(band), "one path": one_path, "margins": lambda: thresholds(margins),
+    }  # fmt: skip
+    if not by_unit:  # MAPIE knows no patients
+        ways["MAPIE"] = mapie
+    rows = {}
+    for name, way in ways.items():
+        start = time.process_time()
+        outer, inner = way()
+        seconds = time.process_time() - start
+        rows[name] = np.array([*counted(masks[new] > 0, outer, inner, unit_of[new], by_unit), seconds])
+    return rows
+
+
+def organ_rows(draws: list[dict[str, Array]], by_unit: bool) -> list[dict[str, Any]]:
+    """Means over draws, and in how many of them all that was promised is kept on the other images."""
+    missed, false = LEVELS[by_unit]
+    rows = {name: np.stack([draw[name] for draw in draws]) for name in draws[0]}
     return [
-        {"by": "patient" if by_unit else "slice", "way": name, "undecided": float(np.mean([r[0] for r in rows])),
-         "missed": float(np.mean([r[1] for r in rows])), "false": float(np.mean([r[2] for r in rows])),
-         "kept": f"{sum(r[1] <= most_missed and r[2] <= most_false for r in rows)} of {len(rows)}",
-         "CPU seconds": round(float(np.mean([r[3] for r in rows])), 1)}
-        for name, rows in sums.items()
+        {"by": "patient" if by_unit else "slice", "way": name, "undecided": float(x[:, 0].mean()),
+         "missed": float(x[:, 1].mean()), "false": float(x[:, 2].mean()),
+         "kept": f"{int(((x[:, 1] <= missed) & (x[:, 2] <= false)).sum())} of {len(x)}",
+         "CPU seconds": round(float(x[:, 3].mean()), 1)}
+        for name, x in rows.items()
     ]  # fmt: skip
 
 
@@ -190,46 +206,42 @@ def counted(true: Array, outer: Array, inner: Array, unit_of: Array, by_unit: bo
 # ---------------------------------------------------------------- trust
 
 
-def trust_rows(data: str, truth: Array, triple: Array, unit_of: Array, draws: int) -> list[dict[str, Any]]:
-    """Share of the image that each way trusts, and the share of wrong pixels in its masks."""
+def trust_draw(truth: Array, triple: Array, unit_of: Array, seed: int, tolerance: float) -> dict[str, Array]:
+    """Of each way: share of the images that it trusts, and the mean share of wrong pixels in its masks."""
     low, estimate, high = (np.clip(x, 0, 1) for x in np.sort(triple, axis=1).swapaxes(0, 1))
     band, width = pb.Band(low, high), high - low
-    rows = []
-    for tolerance in TOLERANCES:
-        sums: dict[str, list[tuple[float, float]]] = {}
-        for seed in range(draws):
-            some, new = halves(unit_of, np.random.default_rng(seed), False)
-            masks: dict[str, Array | None] = {}
-            try:
-                mask = pb.trust(
-                    estimate[some], band[some], truth[some], tolerance=tolerance, at_most=0.1, seed=seed
-                ).apply(band[new])  # fmt: skip
-            except pb.NoGuarantee:
-                mask = np.zeros(truth[new].shape, bool)
-            masks["ours"] = mask
-            cuts = np.quantile(width[some], np.linspace(0.05, 1, 201))  # from masks of a twentieth of the pixels on
-            wrong = np.abs(truth[some] - estimate[some]) > tolerance
-            held = np.stack([(width[some] <= t).mean(axis=(1, 2)) for t in cuts], axis=1)
-            share = np.stack([(wrong & (width[some] <= t)).mean(axis=(1, 2)) for t in cuts], axis=1)
-            loss = np.maximum.accumulate(share / np.maximum(held, 1e-12), axis=1)
-            n = len(some)
-            controlled = (loss.sum(axis=0) + 1) / (n + 1) <= 0.1
-            masks["Adame"] = width[new] <= (cuts[controlled][-1] if controlled.any() else -1)
-            good = (loss <= 0.1).sum(axis=1)  # thresholds that each image allows
-            rank = int(np.floor(0.1 * (n + 1))) - 1
-            allowed = np.sort(good)[rank]
-            masks["Kutiel"] = width[new] <= (cuts[allowed - 1] if allowed else -1)
-            far = np.abs(truth[new] - estimate[new]) > tolerance
-            for name, mask in masks.items():
-                inside = mask.sum(axis=(1, 2))
-                error = ((far & mask).sum(axis=(1, 2)) / np.maximum(inside, 1)).mean()
-                sums.setdefault(name, []).append((float(mask.mean()), float(error)))
-        rows += [
-            {"data": data, "tolerance": tolerance, "way": name, "trusted": float(np.mean([r[0] for r in each])),
-             "wrong": float(np.mean([r[1] for r in each])), "kept": f"{sum(r[1] <= 0.1 for r in each)} of {len(each)}"}
-            for name, each in sums.items()
-        ]  # fmt: skip
-    return rows
+    some, new = halves(unit_of, np.random.default_rng(seed), False)
+    masks = {}
+    try:
+        trusted = pb.trust(estimate[some], band[some], truth[some], tolerance=tolerance, at_most=0.1, seed=seed)
+        masks["ours"] = trusted.apply(band[new])
+    except pb.NoGuarantee:
+        masks["ours"] = np.zeros(truth[new].shape, bool)
+    cuts = np.quantile(width[some], np.linspace(0.05, 1, 201))  # from masks of a twentieth of the pixels on
+    wrong = np.abs(truth[some] - estimate[some]) > tolerance
+    held = np.stack([(width[some] <= t).mean(axis=(1, 2)) for t in cuts], axis=1)
+    share = np.stack([(wrong & (width[some] <= t)).mean(axis=(1, 2)) for t in cuts], axis=1)
+    loss = np.maximum.accumulate(share / np.maximum(held, 1e-12), axis=1)
+    controlled = (loss.sum(axis=0) + 1) / (len(some) + 1) <= 0.1
+    masks["Adame"] = width[new] <= (cuts[controlled][-1] if controlled.any() else -1)
+    good = np.sort((loss <= 0.1).sum(axis=1))  # thresholds that each image allows
+    allowed = good[int(np.floor(0.1 * (len(some) + 1))) - 1]
+    masks["Kutiel"] = width[new] <= (cuts[allowed - 1] if allowed else -1)
+    far = np.abs(truth[new] - estimate[new]) > tolerance
+    return {
+        name: np.array([mask.mean(), ((far & mask).sum(axis=(1, 2)) / np.maximum(mask.sum(axis=(1, 2)), 1)).mean()])
+        for name, mask in masks.items()
+    }
+
+
+def trust_rows(data: str, tolerance: float, draws: list[dict[str, Array]]) -> list[dict[str, Any]]:
+    """Means over draws, and in how many of them the promise is kept on the other images."""
+    rows = {name: np.stack([draw[name] for draw in draws]) for name in draws[0]}
+    return [
+        {"data": data, "tolerance": tolerance, "way": name, "trusted": float(x[:, 0].mean()),
+         "wrong": float(x[:, 1].mean()), "kept": f"{int((x[:, 1] <= 0.1).sum())} of {len(x)}"}
+        for name, x in rows.items()
+    ]  # fmt: skip
 
 
 def pinball(out: Any, y: Any) -> Any:
@@ -239,42 +251,77 @@ def pinball(out: Any, y: Any) -> Any:
     return torch.maximum(q * d, (q - 1) * d).mean()
 
 
+def segmented(options: argparse.Namespace) -> dict[str, Array]:
+    """Probabilities of the organs, true masks and patients, of patients that trained nothing."""
+    pictures, patient = read_zip(options.data / "chest_128.zip", "/images/")
+    labels, _ = read_zip(options.data / "chest_128.zip", "/labels/")
+    x = pictures.astype(np.float32) / 255
+    trains = patient < patient.max() // 3
+    loss = nn.CrossEntropyLoss(torch.tensor(WEIGHTS))
+    net = trained(x[trains], labels[trains].astype(np.int64), loss, 4, options.organ_steps, options.width)
+    logits = outputs_of(net, x[~trains])
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p = (p / p.sum(axis=1, keepdims=True))[:, 1:]
+    return {"p": p, "masks": pb.class_masks(labels[~trains], ORGANS), "patient": patient[~trains]}
+
+
+def restored(options: argparse.Namespace, name: str) -> dict[str, Array]:
+    """Images, quantiles of them given their noisy versions, and patients (scans) that trained nothing."""
+    images, unit_of = read_zip(options.data / name, "" if name.startswith("ct") else "/images/")
+    images = images.astype(np.float32) / 255
+    noisy = images + NOISE * np.random.default_rng(0).standard_normal(images.shape, dtype=np.float32)
+    fits = unit_of < unit_of.max() // 3
+    net = trained(noisy[fits], images[fits], pinball, 3, options.steps, options.width)
+    return {"truth": images[~fits], "triple": outputs_of(net, noisy[~fits]), "unit": unit_of[~fits]}
+
+
 def main() -> None:
     """Train, calibrate, count; print the tables and write benchmarks/results/masks.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--organ-steps", type=int, default=1600)
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--width", type=int, default=24)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=Path("build/masks"))
     options = parser.parse_args()
-    settings = {name: getattr(options, name) for name in ("steps", "draws", "width", "every")}
-    start = time.monotonic()
-    pictures, patient = read_zip(options.data / "chest_128.zip", "/images/")
-    labels, _ = read_zip(options.data / "chest_128.zip", "/labels/")
-    x = pictures.astype(np.float32) / 255
-    trains = patient < patient.max() // 3
-    after = np.flatnonzero(~trains)[:: options.every]
-    targets = labels[trains].astype(np.int64)
-    seg = trained(x[trains], targets, nn.functional.cross_entropy, 4, options.steps, options.width)
-    logits = outputs_of(seg, x[after])
-    p = np.exp(logits - logits.max(axis=1, keepdims=True))
-    p = (p / p.sum(axis=1, keepdims=True))[:, 1:]
-    masks, of = pb.class_masks(labels[after], ORGANS), patient[after]
-    organs = [*organ_rows(masks, p, of, options.draws, False), *organ_rows(masks, p, of, options.draws, True)]
+    settings = {name: getattr(options, name) for name in ("steps", "organ_steps", "draws", "width", "every")}
+    options.folder.mkdir(parents=True, exist_ok=True)
+
+    def kept(name: str, make: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+        path = options.folder / f"{name}.npz"
+        if not path.exists():
+            np.savez(path.with_suffix(".part.npz"), **make())
+            path.with_suffix(".part.npz").rename(path)
+        return dict(np.load(path))
+
+    trained_as = f"{options.steps}-{options.width}"
+    organs, trusts = [], []
+    organs_as = f"organs-{options.organ_steps}-{options.width}"
+    found = kept(organs_as, lambda: segmented(options))
+    p, masks, of = (found[name][:: options.every] for name in ("p", "masks", "patient"))
+    margins = pb.margin_band(p >= 0.5, spacing=(1, 1))
+    for by_unit in (False, True):
+        made = [
+            kept(f"{organs_as}-{options.every}-{by_unit}-{seed}",
+                 lambda seed=seed, by=by_unit: organ_draw(masks, p, margins, of, seed, by))
+            for seed in range(options.draws)
+        ]  # fmt: skip
+        organs += organ_rows(made, by_unit)
     show("organs of the chest", organs)
-    trusts = []
-    for name, images, unit_of in (("chest128", pictures, patient), ("ct64", *read_zip(options.data / "ct_64.zip"))):
-        images = images.astype(np.float32) / 255
-        noisy = images + NOISE * np.random.default_rng(0).standard_normal(images.shape, dtype=np.float32)
-        fits = unit_of < unit_of.max() // 3
-        after = np.flatnonzero(~fits)[:: options.every]
-        net = trained(noisy[fits], images[fits], pinball, 3, options.steps, options.width)
-        trusts += trust_rows(name, images[after], outputs_of(net, noisy[after]), unit_of[after], options.draws)
+    for name in ("chest_128", "ct_64"):
+        found = kept(f"{name}-{trained_as}", lambda name=name: restored(options, f"{name}.zip"))
+        of_trust = [found[part][:: options.every] for part in ("truth", "triple", "unit")]
+        for tolerance in TOLERANCES:
+            made = [
+                kept(f"{name}-{trained_as}-{options.every}-{tolerance}-{seed}",
+                     lambda seed=seed, tolerance=tolerance, of_trust=of_trust: trust_draw(*of_trust, seed, tolerance))
+                for seed in range(options.draws)
+            ]  # fmt: skip
+            trusts += trust_rows(name, tolerance, made)
     show("trusted pixels", trusts)
-    minutes = round((time.monotonic() - start) / 60, 1)
-    text = {"benchmark": "masks", "machine": machine(), "minutes": minutes, "settings": settings}
-    text |= {"mapie": version("mapie")}
+    text = {"benchmark": "masks", "machine": machine(), "settings": settings, "mapie": version("mapie")}
     text |= {"images": {"organs": len(masks), "patients": len(np.unique(of))}, "organs": organs, "trust": trusts}
     (RESULTS / "masks.json").write_text(json.dumps(text, indent=1) + "\n")
 

@@ -27,8 +27,8 @@ first, new = slice(0, 360), slice(360, 480)
 # Of each organ at most 10% may lie outside its outer mask, and of each background at most 5% inside its inner mask.
 
 # %%
-promises = pb.segmentation_promises(masks[first], missed=0.10, false=0.05, names=tuple(classes))
-cal = pb.calibrate(masks[first], pb.segmentation_band(p[first]), promises=promises)
+asked = {"missed": 0.10, "false": 0.05, "names": tuple(classes)}
+cal = pb.calibrate_masks(masks[first], pb.segmentation_band(p[first]), **asked)
 interval = cal.apply(pb.segmentation_band(p[new]))
 for c, name in enumerate(classes):
     true = masks[new][:, c] > 0
@@ -42,9 +42,8 @@ for c, name in enumerate(classes):
 # cannot know where the network hesitates.
 
 # %%
-predicted = (p >= 0.5).reshape(-1, 48, 48)
-margin = pb.margin_band(predicted).map(lambda x: x.reshape(p.shape))
-widened = pb.calibrate(masks[first], margin[first], promises=promises, method="rcps").apply(margin[new])
+margin = pb.margin_band(p >= 0.5, spacing=(1, 1))
+widened = pb.calibrate_masks(masks[first], margin[first], **asked).apply(margin[new])
 for name, masks_of in (("probabilities", interval), ("margin", widened)):
     print(f"{name}: {(masks_of.outer & ~masks_of.inner).mean():.1%} between the masks")
 

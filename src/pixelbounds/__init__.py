@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .calibration.data import CalibrationData
     from .calibration.families import Family
     from .calibration.masks import (
+        calibrate_masks,
         class_masks,
         margin_band,
         segmentation_band,
@@ -72,7 +73,9 @@ _HOMES = {  # where each name is defined
     "calibration.certify": "CertifiedPoint certify fixed_sequence_test loss_table",
     "calibration.data": "CalibrationData",
     "calibration.families": "Family",
-    "calibration.masks": ("class_masks margin_band segmentation_band segmentation_promises volume_outside volumes"),
+    "calibration.masks": (
+        "calibrate_masks class_masks margin_band segmentation_band segmentation_promises volume_outside volumes"
+    ),
     "calibration.methods": "Frontier KRCPS Method RCPS split split_at",
     "calibration.paths.path": "Path",
     "calibration.promises": "Promise loss share tail",
@@ -109,13 +112,14 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "KRCPS", "RCPS", "AnytimeCalibration", "Band", "Calibration", "CalibrationData", "CertifiedPoint", "Evaluation",
-    "Family", "Frontier", "Interval", "Measure", "Method", "Monitor", "NoGuarantee", "Path", "Promise", "Ragged",
-    "Source", "Target", "TrustMask", "Units", "__version__", "bands_from", "bounds", "calibrate",
-    "calibrated_quantiles", "calibrated_ranks", "certify", "class_masks", "conffusion", "conformal_p_values",
-    "evaluate", "families", "federated", "fixed_sequence_test", "functional_band", "functional_values", "groups",
-    "least_images", "least_samples", "load_calibration", "load_monitor", "load_trust", "loss", "loss_table", "losses",
-    "margin_band", "mean_and_std", "naive_quantiles", "narrow", "plan", "plot", "quantile_regression", "recalibrate",
-    "regions", "save_monitor", "segmentation_band", "segmentation_promises", "share", "split", "split_at", "tail",
-    "trust", "volume_outside", "volumes",
+    "KRCPS", "RCPS", "AnytimeCalibration", "Band", "Calibration", "CalibrationData", "CertifiedPoint",
+    "Evaluation", "Family", "Frontier", "Interval", "Measure", "Method", "Monitor", "NoGuarantee", "Path",
+    "Promise", "Ragged", "Source", "Target", "TrustMask", "Units", "__version__", "bands_from", "bounds",
+    "calibrate", "calibrate_masks", "calibrated_quantiles", "calibrated_ranks", "certify", "class_masks",
+    "conffusion", "conformal_p_values", "evaluate", "families", "federated", "fixed_sequence_test",
+    "functional_band", "functional_values", "groups", "least_images", "least_samples", "load_calibration",
+    "load_monitor", "load_trust", "loss", "loss_table", "losses", "margin_band", "mean_and_std",
+    "naive_quantiles", "narrow", "plan", "plot", "quantile_regression", "recalibrate", "regions",
+    "save_monitor", "segmentation_band", "segmentation_promises", "share", "split", "split_at", "tail", "trust",
+    "volume_outside", "volumes",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from pixelbounds import groups
 from pixelbounds.calibration.block import Grouping
 from pixelbounds.calibration.families import additive
 from pixelbounds.calibration.groups.contract import load_grouping
+from pixelbounds.calibration.groups.positions import ClassSides
 from pixelbounds.calibration.paths.frontier import spend
 from pixelbounds.calibration.paths.path import Path
 
@@ -19,6 +20,7 @@ MADE = {
         pairs, FITTING, np.random.default_rng(0), bins_per_side=4, trees=4
     ),
     "partition": lambda pairs: groups.by_loss(pairs, FITTING, 4),
+    "classes": lambda pairs: ClassSides(1),
     "labels": lambda pairs: groups.fit_labelled_groups(
         pairs, FITTING, groups.fit_band_groups(pairs, FITTING, width=4, room=1), least=20
     ),
@@ -96,6 +98,8 @@ RULES = [
     ("labels", "a group left out", array("table", lambda x: x + (x > 0)), "table"),
     ("labels", "a group of both sides", array("table", lambda x: np.where(x == x[0, -1], x[0, 0], x)), "table"),
     ("labels", "inner bins that fall", array("inner.cuts.width", lambda x: x[::-1].copy()), "width"),
+    ("classes", "a negative number of classes", meta("classes", -1), "classes"),
+    ("classes", "half a class", meta("classes", 0.5), "classes"),
     ("labels", "labels within labels", meta("inner", {"kind": "labels"}), "inner"),
 ]
 

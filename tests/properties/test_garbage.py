@@ -141,6 +141,10 @@ GOOD = {
     "margin_band": {"masks": SMALL[0] > 0.5, "spacing": 1.0},
     "class_masks": {"labels": np.zeros((20, 3, 3), int), "classes": {"lung": 0, "heart": 1}},
     "segmentation_promises": {"masks": SMALL[0] > 0.5, "missed": 0.1, "false": 0.05, "names": None, "above": 0.2},
+    "calibrate_masks": {
+        "truth": SMALL[0] > 0.5, "band": pb.segmentation_band(SMALL[0]), "missed": 0.5, "false": 0.5, "names": None,
+        "above": None, "failure_prob": 0.2, "bound": "betting", "units": np.arange(20), "seed": 0,
+    },
     "volume_outside": {"truth": SMALL[0], "interval": INTERVAL},
     "volumes": {"interval": INTERVAL, "voxel": 0.5},
     "trust": {

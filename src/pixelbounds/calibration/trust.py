@@ -27,6 +27,7 @@ from ..images.checks import (
     check_same_shape,
 )
 from ..images.ends import Band, one_band
+from ..images.foreign import check_same_axes
 from ..images.library import Array, as_array, like, to_numpy
 from ..images.source import Source
 from ..storage.files import check_new_file, read_file, replace_file, seal, unseal
@@ -45,7 +46,7 @@ from .words import confidence_in_words, level_in_words, plural, share_in_words
 
 _RANKS = 200  # masks that are tested
 _PIXELS = 50  # of the fitting images, in a group, to tell how often they are wrong
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,7 @@ class TrustMask:
     trusted      share of an image in its mask, on average over the certifying images
     empty        share of the certifying images whose mask is empty
     certifying   how many images (or units, each called `unit_name`) certified
+    pixels       shape of an image
     """
 
     grouping: BandGroups
@@ -71,6 +73,7 @@ class TrustMask:
     empty: float
     certifying: int
     unit_name: str
+    pixels: tuple[int, ...]
     source: Source
 
     def __repr__(self) -> str:
@@ -95,6 +98,7 @@ class TrustMask:
         """Pixels of new images to be trusted: Band (n, *pixels) -> bool (n, *pixels)."""
         band = one_band(band)
         self.source.check(band.source)
+        check_same_axes(self.pixels, None, band)
         masks = [self._mask(read_block(band, i, i + 1, self.limits)) for i in range(len(band))]
         return like(np.concatenate(masks), band.lower)
 
@@ -144,9 +148,11 @@ def trust(
     >>> 0.4 < mask.trusted < 0.8 and mask.risk < 0.1
     True
     """
-    if tolerance is not None:
-        check_number(tolerance, "tolerance")
+    if tolerance is not None and check_number(tolerance, "tolerance") <= 0:
+        raise ValueError(f"tolerance is {tolerance:g}; give an error above 0, or None for pixels outside their band")
     band = one_band(band)
+    if not band.pixels:
+        raise ValueError("a trust mask is for images of one size; bring these to one size")
     estimate = as_array(estimate, "estimate")
     check_same_shape(band=band.lower, estimate=estimate)
     data = CalibrationData(truth, band, units, features=estimate, limits=limits)
@@ -179,7 +185,7 @@ def trust(
         grouping, rank <= kept, data.limits, tolerance, at_most, target.failure_prob, target.bound_name,
         test.risk_of(test.losses(losses[:, kept])), float((held[:, kept] / data.sizes)[of_certifying].mean()),
         float((held[:, kept] == 0)[of_certifying].mean()), len(certifying.order),
-        "image" if data.units is None else data.units.name, data.source,
+        "image" if data.units is None else data.units.name, band.pixels, data.source,
     )  # fmt: skip
 
 
@@ -193,16 +199,16 @@ def load_trust(path: str | os.PathLike[str]) -> TrustMask:
     in_mask = tensors["in_mask"] > 0
     if not isinstance(grouping, BandGroups) or in_mask.shape != (grouping.count,):
         raise ValueError(f"{path} has groups that do not fit its mask; {again}")
-    names = {field.name for field in fields(TrustMask)} - {"grouping", "in_mask", "source", "limits"}
-    limits = check_limits(text["limits"])
+    names = {field.name for field in fields(TrustMask)} - {"grouping", "in_mask", "source"}
+    text |= {"limits": check_limits(text["limits"]), "pixels": tuple(text["pixels"])}
     source = Source.from_state(text["source"])
-    return TrustMask(grouping, in_mask, limits, source=source, **{name: text[name] for name in names})
+    return TrustMask(grouping, in_mask, source=source, **{name: text[name] for name in names})
 
 
 def _wrong(truth: Array, estimate: Array, band: Band, tolerance: float | None) -> Array:
     if tolerance is None:
         return (truth < band.lower) | (truth > band.upper)
-    return np.abs(truth.astype(np.float64) - estimate) > tolerance
+    return ~(np.abs(truth.astype(np.float64) - estimate) <= tolerance)  # an estimate that is NaN is wrong
 
 
 @statistic(ROWS, ROWS)

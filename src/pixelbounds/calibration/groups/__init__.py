@@ -5,7 +5,7 @@ when the truth is not: position, band, features, labels. It never looks at the t
 path over its groups is a nested family and the guarantee holds whatever the grouping. The two ends of a pixel may
 belong to different groups (`sided`): a miss is at one end only, so risks add.
 
-positions.py      one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition
+positions.py      one label per pixel position: quantiles of the loss, multi-Otsu, a user's partition; classes of masks
 contract.py       groups as they are stored: what is read is checked
 band_features.py  bins of band width, level and room to the limits, in products; maps of these for learned groups
 labelled.py       groups of another kind within labels known at test time

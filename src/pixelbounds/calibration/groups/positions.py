@@ -17,7 +17,7 @@ from ...images.library import Array, library_of, to_numpy
 from ...images.regions import OTSU_CELLS, otsu_thresholds
 from ..block import Block, Grouping, State
 from ..data import NO_GRID, CalibrationData, remembered
-from .contract import whole_numbers, without_gaps
+from .contract import whole_number, whole_numbers, without_gaps
 
 _MOST = 2**16  # groups
 
@@ -56,6 +56,38 @@ class Partition(Grouping):
         axes = np.ndim(arrays["labels"])
         labels = whole_numbers(arrays, "labels", max(1, axes), 0, np.size(arrays["labels"]) - 1)
         return cls(without_gaps(labels, "labels"))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSides(Grouping):
+    """One group per class and end: images are (classes, *pixels), or of one class."""
+
+    classes: int
+    kind: ClassVar[str] = "classes"
+    sided: ClassVar[bool] = True
+
+    @property
+    def count(self) -> int:
+        """Two of each class: of lower ends, and of upper ones."""
+        return 2 * self.classes
+
+    def check(self, block: Block) -> None:
+        """Images have so many classes."""
+        if self.classes > 1 and block.band.pixels[0] != self.classes:
+            raise ValueError(f"images of shape {block.band.pixels} have no {self.classes} classes on the first axis")
+
+    def at(self, block: Block, entry: Array, side: Array) -> Array:
+        """Group of the class and of the end."""
+        return (entry % block.image_size // (block.image_size // self.classes) * 2 + side).astype(np.int32)
+
+    def state(self) -> State:
+        """How many classes there are."""
+        return {"classes": self.classes}, {}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Array]) -> ClassSides:
+        """From how many classes there are."""
+        return cls(max(1, whole_number(meta, "classes", _MOST)))
 
 
 def loss_map(pairs: CalibrationData, images: Array) -> Array:

@@ -9,13 +9,15 @@ is a calibration of images, and all that is true of the one is true of the other
 false one at a lower end. So each promise depends on one threshold. Each threshold is tested from the wide end on all
 images, and none is needed to fit. Of m promises each is tested at failure probability delta / m; those that hold at the
 narrowest masks leave their part to the others (Holm). Let k promises be broken at the narrowest masks. Before the first
-error only the m - k others can have left their parts, so no test of the k had more than delta / k.
+error only the m - k others can have left their parts, so no test of the k had more than delta / k. A test that passes
+at some failure probability passes at each greater one: bets are made once, for delta / m.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import log
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from ..images.checks import check_count, check_number, check_same_shape
 from ..images.ends import Band, Interval
 from ..images.library import Array, as_array, differ_in_size, library_of, to_numpy
 from ..images.source import Source
+from ..kernels.bets import betting_wealth
 from .bounds import BOUNDS
 from .calibration import Calibration
 from .certify import CertifiedPoint, fixed_sequence_test
@@ -199,12 +202,25 @@ def calibrate_masks(
     table = loss_table(certifying, path, target)
     found = _thresholds(table, target)
     at = np.zeros(2 * classes, np.int64)  # where nothing is promised, the network's own mask stays
-    for i, (point, _) in enumerate(found):
-        at[2 * (i % classes) + int(missed is not None and i < classes)] = point
+    for i, (narrowest, _) in enumerate(found):
+        at[2 * (i % classes) + int(missed is not None and i < classes)] = narrowest
     widening = path.points[np.arange(len(at)), at]
     table = replace(table, path=Path(widening[:, None], path.grouping))
     point = CertifiedPoint(0, 1.0, tuple(promise for _, promise in found), np.empty((0, 3)), 0)
     return Calibration.of(table, point, target, "thresholds", str(seed))
+
+
+@dataclass(frozen=True, eq=False)
+class _NestedTest(RiskTest):
+    """A test whose bets are made for the failure probability `for_prob`, whatever its own is."""
+
+    for_prob: float
+
+    def passes(self, losses: Array) -> bool:
+        """Whether the bound is below the level; of bets, whether they have won enough."""
+        if self.bound is BOUNDS["betting"]:
+            return bool(betting_wealth(losses, self.level, self.for_prob) > -log(self.failure_prob))
+        return super().passes(losses)
 
 
 def _thresholds(table: LossTable, target: Target) -> list[tuple[int, CertifiedPromise]]:
@@ -217,6 +233,7 @@ def _thresholds(table: LossTable, target: Target) -> list[tuple[int, CertifiedPr
         )
         for risk in images.risks
     ]  # fmt: skip
+    tests = [_NestedTest(**vars(test), for_prob=test.failure_prob) for test in tests]
     left = list(range(len(tests)))
     found: dict[int, tuple[int, CertifiedPromise]] = {}
     while left:

@@ -29,14 +29,12 @@ from ..images.source import Source
 from ..kernels.bets import betting_wealth
 from .bounds import BOUNDS
 from .calibration import Calibration
-from .certify import CertifiedPoint, fixed_sequence_test
+from .certify import CertifiedPoint, LossTable, fixed_sequence_test, loss_table
 from .data import CalibrationData
 from .groups.positions import ClassSides
-from .losses import LossTable, loss_table
-from .methods import RCPS
+from .methods import RCPS, split
 from .paths.path import Path
 from .promises import CertifiedPromise, Promise, share, tail
-from .split import split
 from .target import RiskTest, Target, risk_test_of
 
 SEGMENTATION = "segmentation"

@@ -45,7 +45,7 @@ from benchmarks.__main__ import RESULTS, machine, show
 from pixelbounds.images.library import Array
 
 ORGANS = {"trachea": 1, "heart": 2, "lung": 3}
-LEVELS = {False: (0.10, 0.05), True: (0.20, 0.15)}  # missed and false, by slice and by patient
+LEVELS = {False: (0.10, 0.01), True: (0.20, 0.15)}  # missed and false, by slice and by patient
 WEIGHTS = (1.0, 8.0, 4.0, 1.0)  # of the classes in training: few pixels are trachea or heart
 TOLERANCES = (0.05, 0.1, 0.2)
 NOISE = 0.2
@@ -154,10 +154,11 @@ def organ_draw(masks: Array, p: Array, margins: pb.Band, unit_of: Array, seed: i
 
     def mapie() -> tuple[Array, Array]:
         outer, inner = np.zeros(masks[new].shape, bool), np.zeros(masks[new].shape, bool)
+        shuffled = np.random.default_rng(seed).permutation(some)  # its bets hold in random order
         for c in range(len(ORGANS)):
-            t = truth[:, c] > 0
-            outer[:, c] = mapie_masks(t, p[some, c], p[new, c], missed, 0.1 / 6)
-            inner[:, c] = ~mapie_masks(~t, 1 - p[some, c], 1 - p[new, c], false, 0.1 / 6)
+            t, q = masks[shuffled, c] > 0, p[shuffled, c]
+            outer[:, c] = mapie_masks(t, q, p[new, c], missed, 0.1 / 6)
+            inner[:, c] = ~mapie_masks(~t, 1 - q, 1 - p[new, c], false, 0.1 / 6)
         return outer, inner
 
     ways: dict[str, Callable[[], tuple[Array, Array]]] = {

@@ -28,7 +28,7 @@ from ..images.library import Array, as_array, differ_in_size, library_of, to_num
 from ..images.source import Source
 from ..kernels.bets import betting_wealth
 from .bounds import BOUNDS
-from .calibration import Calibration
+from .calibration import Calibration, settings_of
 from .certify import CertifiedPoint, LossTable, fixed_sequence_test, loss_table
 from .data import CalibrationData
 from .groups.positions import ClassSides
@@ -205,7 +205,7 @@ def calibrate_masks(
     widening = path.points[np.arange(len(at)), at]
     table = replace(table, path=Path(widening[:, None], path.grouping))
     point = CertifiedPoint(0, 1.0, tuple(promise for _, promise in found), np.empty((0, 3)), 0)
-    return Calibration.of(table, point, target, "thresholds", str(seed))
+    return Calibration.of(table, point, target, "thresholds", str(seed), settings_of(RCPS(), data))
 
 
 @dataclass(frozen=True, eq=False)

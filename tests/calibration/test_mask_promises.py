@@ -137,6 +137,7 @@ def points(rng, n, classes=16):
 
 
 @pytest.mark.guarantees
+@pytest.mark.filterwarnings("ignore:.*have the truth of another")
 def test_thresholds_of_single_voxels_hold_jointly_and_each_chosen_alone_do_not(monkeypatch, record_property):
     """Sixteen thresholds, each certified with probability delta by itself, break a promise in most worlds."""
     worlds, narrowest = max(15, WORLDS // 5), masks_module._narrowest
@@ -219,6 +220,7 @@ def overconfident(rng, n, pixels=60):
 
 
 @pytest.mark.guarantees
+@pytest.mark.filterwarnings("ignore:.*have the truth of another")
 def test_false_voxels_are_counted_in_the_mask_that_is_shown(record_property):
     """A trust mask of a segmentation holds what it says; a promise within the network's mask, read as one about the
     inner mask, which moves, does not.

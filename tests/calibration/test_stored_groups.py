@@ -123,7 +123,7 @@ def test_kinds_that_are_none_are_refused(kind):
         load_grouping(kind, {}, {})
 
 
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", sorted(MADE.keys() - {"classes"}))  # these have no arrays
 def test_random_edits_are_refused_or_stay_within_bounds(kind):
     """Whatever a state holds, labels are within 0..K-1 or the state is refused; nothing else happens."""
     rng = np.random.default_rng(1)

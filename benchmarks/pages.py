@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 EXPERIMENTS = ("faces64", "faces128", "ct64", "chest128", "chest512", "phantom")  # those that were measured have a page
 RESULTS = [path for name in EXPERIMENTS if (path := HERE / "results/reproduce" / f"{name}.json").exists()]
 NAMES = ("readme", "overview", "voids", "speed", "scale_page", "page", "promises_page", "attacks", "monitoring",
-         "shifts", "growth", "azula_comparison", "problems", "equal_time", "hands_on")  # fmt: skip
+         "shifts", "growth", "azula_comparison", "problems", "equal_time", "hands_on", "masks_page")  # fmt: skip
 MODULES = (*(f"benchmarks.{name}" for name in NAMES), "reproduce.gpu.page", "reproduce.gpu.sizes",
            "reproduce.gpu.projections")  # fmt: skip
 END = "<!-- end of figures -->"

@@ -131,6 +131,23 @@ def test_twelve_images_of_128_with_samples_stay_below_8_mb_even_if_they_are_nois
     assert all(x["samples"] >= 8 for x in data_of(page)["examples"])
 
 
+def test_the_samples_at_the_ends_of_a_numbers_interval_stand_side_by_side(tmp_path):
+    """The smallest and the largest organ that the guarantee allows: none beyond it, though samples are."""
+    samples = np.zeros((2, 19, 16, 16), np.float32)
+    for k in range(19):
+        samples[:, k].reshape(2, -1)[:, : 10 * k] = 1
+    volume = samples.sum(axis=(2, 3))
+    allowed = pb.Interval(np.array([[35.0], [500.0]]), np.array([[115.0], [600.0]]))
+    ends = pb.Interval(samples.min(axis=1), samples.max(axis=1))
+    examples = examples_of(ends, [0, 1], samples=samples, numbers={"volume": (volume, allowed)})
+    shown = examples[0].also
+    assert list(shown) == ["smallest volume: 40", "largest volume: 110"]
+    assert [picture.sum() for picture in shown.values()] == [40, 110]
+    assert not examples[1].also  # no sample has such a volume
+    page = world().write(tmp_path / "a.html", examples=examples, comparison=[], evaluation=None).read_text()
+    assert 'alt="smallest volume: 40 of' in page
+
+
 def test_without_held_out_images_the_page_says_that_nothing_is_checked(tmp_path):
     bare = [Example("only ends", x.lower, x.upper) for x in world().examples]
     page = world().write(tmp_path / "a.html", evaluation=None, comparison=[], examples=bare).read_text()

@@ -107,11 +107,13 @@ class Example:
 def examples_of(
     interval: Interval, images: Sequence[int], *, names: Sequence[str] | None = None, band: Band | None = None,
     estimate: Any = None, truth: Any = None, samples: Any = None, observation: Any = None,
-    promises: Sequence[Promise] | None = None,
+    promises: Sequence[Promise] | None = None, numbers: Mapping[str, tuple[Any, Interval]] | None = None,
 ) -> list[Example]:  # fmt: skip
     """Examples of some images of arrays (n, *pixels), samples (n, m, *pixels); `names` holds a name of each of n.
 
-    The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer.
+    The regions of `promises`, given for these n images as to `evaluate`, can be outlined in the viewer. `numbers` are,
+    by name, the values of every sample, (n, m), and their calibrated interval, (n, 1): the samples with the smallest
+    and the largest value that it allows are shown.
     """
     n = len(interval)
     parts = {"estimate": estimate, "truth": truth, "samples": samples, "band": band, "observation": observation}
@@ -128,8 +130,22 @@ def examples_of(
         given = {name: x[i : i + 1] if name == "band" else x[i] for name, x in parts.items() if x is not None}
         name = f"image {i}" if names is None else str(names[i])
         regions = {place: rows_of(values, i, i + 1)[0] for place, values in places.items()}
+        given["also"] = {} if samples is None else _extremes(samples[i], numbers or {}, i)
         out.append(Example(name, interval.lower[i], interval.upper[i], regions=regions, image=i, **given))
     return out
+
+
+def _extremes(samples: Any, numbers: Mapping[str, tuple[Any, Interval]], image: int) -> dict[str, Any]:
+    """Of each number the samples with the smallest and the largest value within its interval, by name and value."""
+    pictures = {}
+    for name, (values, interval) in numbers.items():
+        of_samples = to_numpy(values[image]).reshape(len(samples))
+        low, high = (to_numpy(end[image]).item() for end in (interval.lower, interval.upper))
+        allowed = np.flatnonzero((of_samples >= low) & (of_samples <= high))
+        for word, pick in (("smallest", np.argmin), ("largest", np.argmax)) if len(allowed) else ():
+            which = allowed[pick(of_samples[allowed])]
+            pictures[f"{word} {name}: {of_samples[which]:.4g}"] = samples[which]
+    return pictures
 
 
 _BETWEEN = "between both masks"  # its outline is that of the outer and of the inner mask

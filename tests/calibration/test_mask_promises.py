@@ -240,6 +240,26 @@ def test_false_voxels_are_counted_in_the_mask_that_is_shown(record_property):
     check_failures(failures, worlds, DELTA, wrong, record_property)
 
 
+def test_a_trust_mask_holds_what_certifies_and_an_empty_one_loses_nothing():
+    """Of three widths the widest is wrong too often; one image in five has no other, so its mask is empty."""
+    rng = np.random.default_rng(6)
+    deviation = np.repeat([0.02, 0.1, 0.3], 10) * np.ones((120, 1))
+    deviation[rng.random(120) < 0.2] = 0.3
+    estimate = rng.uniform(0.3, 0.7, deviation.shape)
+    wrong = rng.random(deviation.shape) < np.select([deviation < 0.1, deviation < 0.3], [0, 0.06], 0.6)
+    band = pb.Band(estimate - deviation, estimate + deviation)
+    truth = estimate - np.where(wrong, 0.2, 0.05)
+    mask = pb.trust(estimate, band, truth, tolerance=0.1, at_most=0.1, limits=None)
+    held = deviation < 0.2
+    np.testing.assert_array_equal(mask.apply(band), held)
+    losses = (wrong & held).sum(axis=1) / np.maximum(held.sum(axis=1), 1)
+    np.testing.assert_allclose(mask.losses(truth, estimate, band), losses)
+    data = pb.CalibrationData(truth, band, features=estimate, limits=None)
+    certify = pb.split(data, pb.Target([pb.share(0.1)]), pb.Frontier(groups="band")).certifying.images
+    assert (mask.risk, mask.empty) == pytest.approx((losses[certify].mean(), (~held.any(axis=1))[certify].mean()))
+    assert (mask.trusted, mask.certifying) == pytest.approx((held[certify].mean(), certify.sum()))
+
+
 def test_a_trust_mask_comes_back_from_its_file(tmp_path):
     truth, estimate, band = blurred(np.random.default_rng(5), 150)
     units = np.repeat(np.arange(75), 2)

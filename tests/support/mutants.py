@@ -35,9 +35,10 @@ class Fault(NamedTuple):
 
 
 EXACT, WORLDS, BOUNDS = "properties/test_exactness.py", "properties/test_guarantees.py", "calibration/test_bounds.py"
+MASKS = "calibration/test_mask_promises.py"
 QUICK = {  # room -> tests below tests/, the fastest first
     "bands.py": [EXACT],
-    "calibration": [BOUNDS, "calibration/test_certify.py", "properties/test_promises.py", EXACT, WORLDS],
+    "calibration": [BOUNDS, "calibration/test_certify.py", "properties/test_promises.py", EXACT, WORLDS, MASKS],
     "evaluation": ["evaluation/test_unit_means.py", "evaluation/test_kept_promises.py"],
     "federated": ["federated/test_suppression.py", "federated/test_federated.py"],
     "kernels": ["kernels", BOUNDS, "monitoring/test_anytime_calibration.py", EXACT, "calibration/test_families.py"],

@@ -14,7 +14,7 @@ from every_kernel import run_files
 
 SUPPORT = Path(__file__).parents[1] / "support"
 FOLLOW_FILES = {
-    "trees:predict_all", "bins:band_labels", "bins:prediction_labels", "intervals:widen_ends",
+    "trees:predict_all", "features:band_labels", "features:prediction_labels", "intervals:widen_ends",
     "entry_scores:entry_scores",
 }  # fmt: skip
 

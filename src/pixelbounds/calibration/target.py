@@ -258,7 +258,7 @@ def most_of_a_unit(risk: RiskTarget, sizes: Array, fitting: Array, unit_of: Arra
     if risk.weighting == "images" and risk.max_images:
         return float(risk.max_images)
     if not fitting.any():
-        raise ValueError(
+        raise NoGuarantee(
             f"{risk.words}, with weighting={risk.weighting!r}, needs fitting images with the region, which say for how "
             "much a unit counts at most, and there are none; give n_fit, max_images (for images), or weighting='units'"
         )

@@ -57,7 +57,8 @@ def main() -> None:
         measured = module.run(*sys.argv[2:])  # rows, or several parts by name
         parts = measured if isinstance(measured, dict) else {"rows": measured}
         for rows in parts.values():
-            for _, alike in groupby(rows, tuple) if isinstance(rows, list) else ():
+            tables = isinstance(rows, list) and isinstance(rows[0], dict)
+            for _, alike in groupby(rows, tuple) if tables else ():
                 show((module.__doc__ or name).splitlines()[0], list(alike))
         text = json.dumps({"benchmark": name, "machine": machine(), **parts}, indent=1)
         (RESULTS / f"{name}.json").write_text(text + "\n")

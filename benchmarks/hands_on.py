@@ -136,10 +136,11 @@ def text() -> str:
     busy = found["cpu_seconds"]
     before, after = found["load"]
     rest = seconds["calibrating"] + seconds["applying"]
+    trained = f" ({busy['training']:.0f})" if "training" in busy else ", the machine busy"
     rate = (CALIBRATION + NEW) * found["samples"] * (found["sampler_steps"] + 1) / busy["sampling"]
     return (
         f"Walked on a CPU ({where(found)}; load {before:.1f} before, {after:.1f} after; seconds of the cores together "
-        f"in brackets): {found['train_steps']:,} steps in {seconds['training']:.0f} s ({busy['training']:.0f}); "
+        f"in brackets): {found['train_steps']:,} steps in {seconds['training']:.0f} s{trained}; "
         f"{CALIBRATION + NEW} images, {found['samples']} samples of each in {found['sampler_steps']} steps, in "
         f"{seconds['sampling']:.0f} s ({busy['sampling']:.0f}: {rate:.0f} evaluations a second of a core); "
         f"calibration and intervals in {rest:.0f} s. The noisy views have {found['psnr_noisy']:.1f} dB, the mean of "

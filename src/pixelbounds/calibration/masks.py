@@ -185,6 +185,8 @@ def calibrate_masks(
     >>> [promise.risk < 0.1 for promise in calibration.promises]
     [True, True, True, True]
     """
+    if missed is None and false is None:
+        raise ValueError("nothing is asked for: say missed=, false=, or both, each a share such as 0.1")
     if not np.isin(np.unique(np.asarray(to_numpy(truth))), (0, 1)).all():
         raise ValueError("truth has values other than 0 and 1; give masks, such as labels == 2")
     promises = segmentation_promises(truth, missed=missed, false=false, names=names, above=above)

@@ -266,6 +266,10 @@ def _conditions(calibration: Any) -> str:
         words += f", and {named} is a valid one, which cannot be checked here"
     if measure is not None and measure.low is not None:
         words += f"; values are those within the {measure}, and {measure.beyond}"
+    if source.kind.startswith("segmentation"):
+        words += (
+            "; of an organ, outside its interval means outside the outer mask, of a background inside the inner mask"
+        )
     return words
 
 

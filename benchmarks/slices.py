@@ -16,7 +16,7 @@ from benchmarks.krcps import data
 from tests.support.literal import literal_krcps, literal_rcps
 
 COUNT, SIZE, FITTING, LEVEL = 512, 512, 128, 0.05
-STEP, LARGEST = 0.01, 0.3  # of the literal way: the released code begins higher, and takes finer steps
+STEP, LARGEST = 0.01, 0.3  # of the literal way: finer steps from higher take longer
 GAMMAS = np.linspace(0.3, 0.7, 16)
 METHODS: dict[str, tuple[Any, str]] = {
     "rcps": (pb.RCPS(), "hoeffding_bentkus"),

@@ -50,7 +50,7 @@ def slices(found: dict[str, Any]) -> list[str]:
         f"512 slices of 512 x 512 ({held:.1f} GB of truth and band, synthetic), level 0.05, 128 slices fit; each "
         f"method in a process of its own (`python -m benchmarks slices`; {where(found)}, load {min(loads):.0f} to "
         f"{max(loads):.0f}: seconds of the cores say more than seconds passed). The literal ways step down by 0.01 "
-        "from 0.3; the released code begins higher.",
+        "from 0.3; finer steps from higher take longer.",
         "",
         "| method | seconds of the cores | seconds passed | peak memory | mean length |",
         "|---|---|---|---|---|",

@@ -226,7 +226,7 @@ def test_a_structured_report_says_what_each_structure_comes_to(tmp_path):
     cal = pb.calibrate(truth, band, promises=promises, failure_prob=0.2, method="rcps", measure=images.measure)
     cal.save(tmp_path / "cal.safetensors")
     np.savez(tmp_path / "new.npz", lower=band.lower[: len(images)], upper=band.upper[: len(images)])
-    words = "apply", tmp_path / "cal.safetensors", tmp_path / "new.npz", "--like", tmp_path / "scan", "--tolerance", 90
+    words = "apply", tmp_path / "cal.safetensors", tmp_path / "new.npz", "--like", tmp_path / "scan"
     done(*words, "--structures", tmp_path / "seg.dcm", "--out", tmp_path / "maps")
     scan = scan_of(tmp_path / "maps")
     report = highdicom.sr.srread(scan / "report.dcm")

@@ -101,7 +101,6 @@ GOOD = {
     },
     "load_calibration": {"path": "nowhere.safetensors", "family": None},
     "Calibration.apply": {"self": CAL, "band": BAND, "features": None, "labels": None},
-    "Interval.trust_mask": {"self": INTERVAL, "tolerance": 0.1, "measure": None},
     "loss": {"at_most": 0.1, "function": l01, "within": None, "cap": 0.5, "name": "mine", "weighting": "images"},
     "plan": {
         "risk_level": 0.3, "failure_prob": 0.1, "promises": None, "prevalence": None, "bound": "hoeffding",

@@ -362,26 +362,6 @@ def _early_wins(promises: Sequence[Any]) -> str:
     )
 
 
-def trust_in_words(calibration: Any, share: float) -> str:
-    """What is promised about a mask of pixels with short intervals, which is this share of the pixels: little.
-
-    All misses may lie in the mask. Where a share of all pixels is promised, at most level / share of a mask of this
-    size is missed on average; nothing better follows. Where units count the same, or images differ in size, not even
-    that does: a large one may miss more than the mean.
-    """
-    record = calibration.record
-    entries = entries_in_words(record.pixels).partition(" ")[0]
-    words = f"This says that intervals are short, not that they hold the truth: {entries} outside may gather here"
-    of_all = [p.at_most for p in calibration.promises if (p.kind, p.place, p.cap) == ("share", "all", 1)]
-    if of_all and record.pixels and not record.units and calibration.bound != "conformal":
-        level = min(of_all)
-        most = "all" if share <= level else f"up to {share_in_words(level / share, up=True)}"
-        words += (
-            f". What is promised ({level_in_words(level)} of all {entries}, on average) leaves room for {most} of these"
-        )
-    return f"{words}. Images with a known truth show how many are: evaluate with a promise within the mask"
-
-
 def second_try(failure_prob: float) -> str:
     """What another try on the same images costs, and what is valid; for messages that invite one."""
     return (

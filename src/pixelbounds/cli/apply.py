@@ -41,8 +41,8 @@ def apply_command(
         "images": f"{n} of {' x '.join(map(str, pixels)) + ' pixels' if pixels else 'different sizes'}",
         **_lengths(done),
     }
-    if done.trusted_share is not None:
-        rows["trusted"] = done.masks.trusted_in_words(done.calibration, done.trusted_share)
+    if done.masks.trust is not None:
+        rows["trusted"] = f"{done.trusted_share:.1%} of the pixels. {done.masks.trust.guarantee}"
     if done.conformal_p_values:
         which = f"{number_of(len(done.conformal_p_values), 'image')} ({first_of(done.conformal_p_values)})"
         noun, expected = done.calibration.record.unit_name, done.expected_unusual

@@ -26,7 +26,7 @@ def archive_command(
         typer.Option(metavar="KEYWORD=VALUE", help="Only series with this value, repeatable."),
     ] = ["Modality=CT"],  # noqa: B006 - typer copies it
     send: Annotated[str | None, typer.Option(metavar="URL", help="Another archive, which gets the maps.")] = None,
-    tolerance: Annotated[float | None, typer.Option(help="As in `apply`.", min=0)] = None,
+    trust: Annotated[Path | None, typer.Option(help="As in `apply`.")] = None,
     identifiers: Identifiers = "keep",
 ) -> Outcome:
     """Process the series that arrived since the last call: sample, apply, send maps and a report, monitor.
@@ -46,7 +46,7 @@ def archive_command(
         raise ValueError(f"--match is {' '.join(match)}; give KEYWORD=VALUE, such as Modality=CT")
     look = look_at_archive(
         calibration, network, archive, work, how, match=dict(pairs), resources=large,
-        maps=ApplyOptions(tolerance=tolerance, report=True, identifiers=identifiers, send=send),
+        maps=ApplyOptions(trust=trust, report=True, identifiers=identifiers, send=send),
     )  # fmt: skip
     rows = {
         "done": f"{len(look.done)} series, {look.sent} objects sent",

@@ -17,19 +17,17 @@ from .library import (
     Runner,
     as_array,
     as_images,
-    current_runner,
     differ_in_size,
     in_memory,
     is_plain,
     joined,
     library_of,
-    like,
     over_images,
     rows_of,
     singly,
     to_numpy,
 )
-from .measure import Measure, Tolerance
+from .measure import Measure
 from .notebook import facts_html, first_images_html
 from .source import NOT_KNOWN, Source, source_from
 
@@ -230,26 +228,6 @@ class Interval(_Ends):
     def from_xarray(cls, dataset: Any) -> Interval:
         """The interval of a Dataset of xarray with lower and upper; images along the first axis."""
         return cls(**parts_of(dataset, ("lower", "upper")))
-
-    def trust_mask(self, tolerance: float, measure: Measure | None = None) -> Any:
-        """The pixels whose interval is at most `tolerance` long, the largest such set: bool (n, *pixels).
-
-        With `measure`, that of the calibration, the tolerance is in its unit (HU), and an interval with an end at the
-        edge of the window belongs to no mask: that end is open, the value may lie anywhere beyond it. The mask says
-        that intervals are short, not that they hold the truth: its pixels may be missed more often than others.
-
-        >>> Interval(np.array([[0.2, 0.3]]), np.array([[0.25, 0.9]])).trust_mask(0.1)
-        array([[ True, False]])
-        """
-        rule = Tolerance(tolerance, measure)
-
-        def work(start: int, stop: int) -> Array:
-            return rule.holds(rows_of(self.lower, start, stop), rows_of(self.upper, start, stop))
-
-        masks = list(over_images(work, self.lower, current_runner(), [self.lower, self.upper]))
-        if differ_in_size(self.lower):
-            return [mask for block in masks for mask in block]
-        return like(np.concatenate(masks), self.lower) if library_of(self.lower) == "torch" else np.concatenate(masks)
 
     def contains(self, truth: Any) -> Any:
         """Whether each true pixel lies within its interval, (n, *pixels) -> bool."""

@@ -1,10 +1,10 @@
-"""What the numbers of an image stand for, and which intervals are short enough in their unit.
+"""What the numbers of an image stand for.
 
 A CT slice in Hounsfield units becomes numbers between 0 and 1 through a window. A calibration of numbers made through
 one window says nothing about numbers made through another, so the measure is part of what a calibration is.
 
-Values seen through a window were clipped to it. An end at its edge is open: the value may lie anywhere beyond, so such
-an interval is within no tolerance, however short it looks (bone at "240 HU or more" is not known to a hair).
+Values seen through a window were clipped to it. An end at its edge is open: the value may lie anywhere beyond, however
+short the interval looks (bone at "240 HU or more" is not known to a hair).
 """
 
 from __future__ import annotations
@@ -125,42 +125,3 @@ def open_ends(lower: Array, upper: Array) -> Array:
     [1, 0, 2, 3]
     """
     return (OPEN_BELOW * (lower <= SLACK) + OPEN_ABOVE * (upper >= 1 - SLACK)).astype(np.uint8)
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """The greatest length that is short enough, in the unit of a measure, where there is one.
-
-    >>> Tolerance(20, Measure.of_window((400, 40)))
-    at most 20 HU long, both ends within the window of -160 to 240 HU
-    """
-
-    length: float
-    measure: Measure | None = None
-
-    def __post_init__(self) -> None:
-        if check_number(self.length, "tolerance") < 0:
-            raise ValueError(
-                f"tolerance is {self.length!r}; give the greatest length that is short enough, such as 0.1"
-            )
-        if not isinstance(self.measure, Measure | None):
-            raise TypeError(f"measure is {self.measure!r}; give Calibration.measure, a pixelbounds.Measure, or None")
-        object.__setattr__(self, "length", float(self.length))
-
-    def __repr__(self) -> str:
-        measure = self.measure
-        unit = f" {measure.unit}" if measure is not None and measure.unit else ""
-        within = "" if measure is None or measure.window is None else f", both ends within the {measure}"
-        return f"at most {self.length:g}{unit} long{within}"
-
-    def holds(self, lower: Array, upper: Array) -> Array:
-        """Which intervals are short enough, and open at neither end: bool, of the ends' shape; False for NaN."""
-        length = upper.astype(np.float64) - lower
-        if self.measure is None or self.measure.low is None or self.measure.high is None:
-            return np.asarray(length <= self.length)
-        short = (self.measure.high - self.measure.low) * length <= self.length
-        return np.asarray(short & (open_ends(lower, upper) == 0))
-
-    def state(self) -> dict[str, Any]:
-        """What a file holds."""
-        return {"length": self.length, "unit": "" if self.measure is None else self.measure.unit}

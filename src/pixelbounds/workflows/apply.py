@@ -36,7 +36,7 @@ from ..formats.scans import Images, check_patients
 from ..images.checks import numbered
 from ..images.ends import Interval
 from ..images.library import Array, rows_of
-from ..images.measure import Measure, Tolerance, open_ends
+from ..images.measure import Measure, open_ends
 from ..monitoring.drift import conformal_p_values
 from ..samplers.sample_bands import shape_request
 from ..storage.chunks import BadChunk
@@ -101,8 +101,7 @@ def apply_files(
         made = bands_for(loaded, bands, reading, execution)
         space = _space(target, made, options.like, loaded, reading)
         measure = loaded.measure or made.measure or (None if space is None else space.measure)
-        within = None if options.tolerance is None else Tolerance(options.tolerance, measure)
-        masks = MaskRules(is_of_masks(loaded), within, None if options.trust is None else load_trust(options.trust))
+        masks = MaskRules(is_of_masks(loaded), None if options.trust is None else load_trust(options.trust))
         known = known_of(options.features, options.labels, space)
         widening = Widening(loaded, made, known, reading.skip_bad, masks, flagged=True)
         digest = hashlib.sha256(Path(calibration).read_bytes()).hexdigest()

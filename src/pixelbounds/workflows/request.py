@@ -180,10 +180,6 @@ class ApplyOptions:
         Path | None,
         typer.Option("--like", "--from", help="NIfTI, DICOM or address of a series: the geometry of the intervals."),
     ] = None
-    tolerance: Annotated[
-        float | None,
-        typer.Option(help="Also write a map of the pixels whose interval is at most so long (in HU for CT).", min=0),
-    ] = None
     trust: Annotated[
         Path | None, typer.Option(help="A file of pb.trust: also write its mask, which has a promise.")
     ] = None

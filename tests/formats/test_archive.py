@@ -36,7 +36,7 @@ def maps(tmp_path):
     interval = pb.Interval(
         np.clip(images.pixels - 0.05, 0, 1), np.clip(images.pixels + 0.05, 0, 1), measure=images.measure
     )
-    rest = {"masks": trusted(interval, images, 50), "report": {"bright": images.pixels > 0.5}}
+    rest = {"masks": trusted(interval, 50), "report": {"bright": images.pixels > 0.5}}
     write_interval(tmp_path / "maps", interval, like=images, **rest)
     return sorted((tmp_path / "maps").rglob("*.dcm"))
 

@@ -115,7 +115,7 @@ def test_no_voxel_is_uncovered_and_each_lies_where_it_lay(tmp_path, kind, window
     images = open_images(tmp_path / "scan", window=window)
     values = open_images(tmp_path / "scan", window=None).pixels.astype(np.float64)
     interval = intervals(images)
-    masks = trusted(interval, images, 20)
+    masks = trusted(interval, 20)
     write_interval(tmp_path / "maps", interval, like=images, masks=masks, parametric=True)
     held = interval.contains(images.pixels)
     assert 0.3 < held.mean() < 1
@@ -157,7 +157,7 @@ def test_every_object_says_what_it_was_made_by(tmp_path):
     SERIES["NIfTI"](tmp_path / "other")
     for scan, out in (("scan", "maps"), ("other", "map.nii.gz")):
         images = open_images(tmp_path / scan)
-        rest = {"like": images, "about": about, "masks": trusted(intervals(images), images, 20)}
+        rest = {"like": images, "about": about, "masks": trusted(intervals(images), 20)}
         rest |= {"report": {"bright": images.pixels > 0.5}} if out == "maps" else {}
         write_interval(tmp_path / out, intervals(images), **rest)
     said = [pydicom.dcmread(file).ContributingEquipmentSequence for file in (tmp_path / "maps").rglob("*.dcm")]

@@ -82,9 +82,9 @@ def test_a_trust_mask_comes_back_as_a_region(folder, tmp_path):
     interval = Interval(
         np.clip(images.pixels - half, 0, 1), np.clip(images.pixels + half, 0, 1), measure=images.measure
     )
-    write_interval(tmp_path / "maps", interval, like=images, masks=trusted(interval, images, 40), parametric=True)
+    write_interval(tmp_path / "maps", interval, like=images, masks=trusted(interval, 40), parametric=True)
     mask = open_label_map(scan_of(tmp_path / "maps") / "parametric" / "trusted.dcm", images)
-    assert np.array_equal(mask, trusted(interval, images, 40)["trusted"][0])
+    assert np.array_equal(mask, trusted(interval, 40)["trusted"][0])
     assert mask.any()
 
 

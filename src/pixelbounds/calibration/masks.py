@@ -38,9 +38,8 @@ from .promises import CertifiedPromise, Promise, share, tail
 from .target import RiskTest, Target, risk_test_of
 
 SEGMENTATION = "segmentation"
-_MARGINS = np.unique(  # even in logits, for probabilities, and in distance, for margins
-    [0.0, *(1 / (1 + np.exp(-np.linspace(0, 16, 1025)))), *np.linspace(0.5, 1, 1025)]
-)
+# widenings that are tested: even in logits, for probabilities, and in distance, for margins
+_MARGINS = np.unique([0.0, *(1 / (1 + np.exp(-np.linspace(0, 16, 1025)))), *np.linspace(0.5, 1, 1025)])
 _USUAL = int(np.searchsorted(_MARGINS, 0.9))  # bands are described there (monitoring)
 
 
@@ -72,9 +71,7 @@ def segmentation_band(probabilities: Any, *, logits: bool = False, axis: int | N
     if axis is not None:
         p = p.mean(check_count(axis, "axis", least=-p.ndim, most=p.ndim - 1))
     if library_of(p) in ("numpy", "torch") and not bool(((p >= 0) & (p <= 1)).all()):
-        raise ValueError(
-            "probabilities must lie in [0, 1]; for the output of a network before its sigmoid: logits=True"
-        )
+        raise ValueError("probabilities must lie in [0, 1]; if they are logits, before a sigmoid, say logits=True")
     return _band_of(p, SEGMENTATION)
 
 

@@ -210,5 +210,4 @@ def text() -> str:
         part = row["part"] if row["part"] != before else ""
         before = row["part"]
         lines.append(f"| {part} | {row['what']} | {row['worlds']:,} | {row['share']:.0%} |")
-    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
-    return "\n".join([*lines, "", f"Measured at {commits} (`python -m benchmarks voids`)."])
+    return "\n".join([*lines, "", "Counted by `python -m benchmarks voids`."])

@@ -35,8 +35,8 @@ class Rows:
 def noted(monkeypatch):
     """What certifying was given, and the points at which own losses are tested."""
     seen = {}
-    certified, points = certify.certify, certify.tested_points
-    monkeypatch.setattr(certify, "tested_points", lambda *how: seen.setdefault("points", points(*how)))
+    certified, points = certify.certify, certify.points_to_test
+    monkeypatch.setattr(certify, "points_to_test", lambda *how: seen.setdefault("points", points(*how)))
     monkeypatch.setattr(
         "pixelbounds.calibration.calibration.certify",
         lambda table, target: (seen.update(path=table.path, images=table.images), certified(table, target))[1],

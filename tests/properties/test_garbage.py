@@ -177,7 +177,7 @@ INNER = {
     "families.check_fits",
     "families.family_named",
     "bounds.gamma_quantiles",
-    "losses.tested_points",
+    "losses.points_to_test",
     "bounds.for_zero_one",
     "bounds.rejects",
     "bounds.rejects_mean",

@@ -32,7 +32,7 @@ from ..images.library import Array, Runner
 from .block import Statistic, is_known_image
 from .bounds import few_units, rejects_mean, sees_mean_only
 from .data import CalibrationData, CertifyingImages
-from .losses import AnyChannel, Column, ImageLosses, any_channel_misses, tested_points
+from .losses import AnyChannel, Column, ImageLosses, any_channel_misses, points_to_test
 from .methods import least_units
 from .paths.path import NOT_DESCRIBED, BandStatistics, Path, arriving, group_shares, misses, recorded_misses
 from .promises import CertifiedPromise, RiskTarget
@@ -248,7 +248,7 @@ def _between_points(
 
 def _test_image_loss(test: RiskTest, column: ImageLosses, table: LossTable, point: int) -> int:
     """The point that such a loss allows, at least the one that others allow."""
-    points = tested_points(test.risk, table.images, table.path)
+    points = points_to_test(test.risk, table.images, table.path)
     _check_falling(test.risk, column, (0, len(table.path) - 1))
     first = int(np.searchsorted(points, point, side="right")) - 1  # where it is kept it is kept at the point
     stop = fixed_sequence_test(test, lambda i: column(int(points[i])), len(points), max(0, first), table.images.data)

@@ -155,7 +155,7 @@ def _image_losses(risk: RiskTarget, data: CalibrationData, path: Path) -> Column
     return at
 
 
-def tested_points(risk: RiskTarget, certifying: CertifyingImages, path: Path) -> Array:
+def points_to_test(risk: RiskTarget, certifying: CertifyingImages, path: Path) -> Array:
     """Points at which a loss that sees images is tested, ascending, the last one among them: many near its level.
 
     They are where its mean over the fitting images is about certain shares of its level; without such images they are

@@ -41,7 +41,14 @@ QUICK = {  # room -> tests below tests/, the fastest first
     "calibration": [BOUNDS, "calibration/test_certify.py", "properties/test_promises.py", EXACT, WORLDS, MASKS],
     "evaluation": ["evaluation/test_unit_means.py", "evaluation/test_kept_promises.py"],
     "federated": ["federated/test_suppression.py", "federated/test_federated.py"],
-    "kernels": ["kernels", BOUNDS, "monitoring/test_anytime_calibration.py", EXACT, "calibration/test_families.py"],
+    "kernels": [
+        "kernels",
+        BOUNDS,
+        "calibration/test_paths.py",
+        "monitoring/test_anytime_calibration.py",
+        EXACT,
+        "calibration/test_families.py",
+    ],
     "monitoring": ["monitoring"],
 }
 

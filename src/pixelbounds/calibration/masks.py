@@ -27,7 +27,7 @@ from ..images.ends import Band, Interval
 from ..images.library import Array, as_array, differ_in_size, library_of, to_numpy
 from ..images.source import Source
 from ..kernels.bets import betting_wealth
-from .bounds import BOUNDS
+from .bounds import BOUNDS, binomial, rejects
 from .calibration import Calibration, settings_of
 from .certify import CertifiedPoint, LossTable, fixed_sequence_test, loss_table
 from .data import CalibrationData
@@ -217,7 +217,8 @@ class _NestedTest(RiskTest):
         """Whether the bound is below the level; of bets, whether they have won enough."""
         if self.bound is BOUNDS["betting"]:
             return bool(betting_wealth(losses, self.level, self.for_prob) > -log(self.failure_prob))
-        return super().passes(losses)
+        nested = self.bound in (*BOUNDS.values(), binomial)  # as is not known of a user's own
+        return rejects(self.bound, losses, self.failure_prob if nested else self.for_prob, self.level)
 
 
 def _thresholds(table: LossTable, target: Target) -> list[tuple[int, CertifiedPromise]]:
